@@ -14,6 +14,7 @@ CONVOLUTIONS = {
 # By spatial dimensions.
 INSTANCE_NORMS = {1: nn.InstanceNorm1d, 2: nn.InstanceNorm2d, 3: nn.InstanceNorm3d}
 BATCH_NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
+PADS = {"zeros": "Zero", "reflect": "Reflection", "replicate": "Replication", "circular": "Circular"}
 # Modules that need to know nothing but their attributes.
 OTHERS = {
     "flatten": nn.Flatten,
@@ -149,6 +150,13 @@ def module_of(operator, attributes, channels, dimensions):
         return Clamp(**attributes)
     if operator in ("softmax", "log_softmax"):
         return Softmax(operator, **attributes)
+    if operator == "pad":
+        kind = PADS[attributes.get("padding_mode", "zeros")]
+        return getattr(nn, f"{kind}Pad{dimensions}d")(attributes["padding"])
+    if operator == "reshape":
+        return nn.Sequential(nn.Flatten(), nn.Unflatten(1, attributes["shape"]))
+    if operator in ("linear", "layer_norm") and "dim" in attributes:
+        raise ValueError(f"{operator}: has no module of the channels here")
     if "dim" in attributes and operator not in ("cat", "narrow"):
         return Reduction(operator, **attributes)
     if operator in OTHERS:

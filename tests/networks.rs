@@ -1,8 +1,8 @@
 //! Networks with skips that are concatenated, with upsampling and with several outputs, and those of
 //! `examples/networks`.
 
-use convfuse::graph::{Graph, Layer};
-use convfuse::spec::{Layout, UpsampleMode, UpsampleSpec};
+use convfuse::graph::{Graph, GraphBuilder, Layer};
+use convfuse::spec::{Layout, PaddingMode, UpsampleMode, UpsampleSpec};
 use convfuse::{DType, DeviceProperties, Options, Stream, Tensor, lab};
 use libtest_mimic::{Failed, Trial};
 use oracle::Case;
@@ -30,16 +30,18 @@ fn conv(name: &str, channels: usize) -> Layer {
     Layer::conv2d(name, channels, 3).padding(1).into()
 }
 
-/// A U-Net of so many channels: skips joined to what is upsampled, nearest and bilinear, shuffled channels of
-/// blocks of pixels, and masks of two depths.
+/// A U-Net of so many channels: skips joined to what is upsampled, nearest and bilinear, padding of its own,
+/// shuffled channels of blocks of pixels, and masks of two depths.
 fn unet(width: usize) -> Graph {
+    let around = Layer::pad([1, 1, 0, 2]).padding_mode(PaddingMode::Replicate);
     let nearest = Layer::upsample(UpsampleSpec::scale_factor(2.0));
     let bilinear = UpsampleSpec::scale_factor(2.0).mode(UpsampleMode::Bilinear);
     let graph = Graph::builder("x", width)
         .layer("down1", "x", conv("down1", width))
         .layer("skip1", "down1", Layer::relu())
         .layer("pool1", "skip1", Layer::max_pool2d(2))
-        .layer("down2", "pool1", conv("down2", 2 * width))
+        .layer("edges", "pool1", around)
+        .layer("down2", "edges", Layer::conv2d("down2", 2 * width, 3))
         .layer("skip2", "down2", Layer::relu())
         .layer("average", "skip2", Layer::adaptive_avg_pool2d())
         .layer("weights", "average", Layer::sigmoid())
@@ -67,6 +69,76 @@ fn unet(width: usize) -> Graph {
     graph.build("mask").expect("a graph")
 }
 
+/// Two blocks of a ConvNeXt of so many channels, with a smaller image between them: norms and linear maps of
+/// the channels of each position.
+fn conv_next(width: usize) -> Graph {
+    let depthwise = |name: &str, channels| {
+        let conv = Layer::conv2d(name, channels, 7).padding(3);
+        conv.groups(channels)
+    };
+    let norm = |name: &str, channels| Layer::layer_norm(name, &[channels]).eps(1e-6).dim(1);
+    let linear = |name: &str, from, to| Layer::linear(name, from, to).dim(1);
+    let graph = Graph::builder("x", 3)
+        .layer("stem", "x", Layer::conv2d("stem", width, 2).stride(2))
+        .layer("a", "stem", norm("norm", width));
+    let block = |graph: GraphBuilder, [x, y]: [&str; 2], channels| {
+        let name = |part: &str| format!("{y}.{part}");
+        graph
+            .layer(name("conv"), x, depthwise(&name("conv"), channels))
+            .layer(name("norm"), name("conv"), norm(&name("norm"), channels))
+            .layer(
+                name("wide"),
+                name("norm"),
+                linear(&name("wide"), channels, 4 * channels),
+            )
+            .layer(name("gelu"), name("wide"), Layer::gelu(Default::default()))
+            .layer(
+                name("narrow"),
+                name("gelu"),
+                linear(&name("narrow"), 4 * channels, channels),
+            )
+            .layer(name("scale"), name("narrow"), Layer::scale(name("scale")))
+            .layer(y, name("scale"), Layer::add(x))
+    };
+    let graph = block(graph, ["a", "b"], width)
+        .layer("c", "b", norm("down.norm", width))
+        .layer("d", "c", Layer::conv2d("down", 2 * width, 2).stride(2));
+    block(graph, ["d", "e"], 2 * width)
+        .layer("average", "e", Layer::adaptive_avg_pool2d())
+        .layer("head", "average", norm("head", 2 * width))
+        .layer("flat", "head", Layer::flatten())
+        .layer("y", "flat", Layer::linear("classes", 2 * width, 5))
+        .build("y")
+        .expect("a graph")
+}
+
+/// Images of features, and weights of channels that a convolution along them gives.
+fn decoder(width: usize) -> Graph {
+    Graph::builder("x", 6)
+        .layer("seed", "x", Layer::linear("seed", 6, width * 6))
+        .layer("images", "seed", Layer::reshape(&[width as isize, 2, -1]))
+        .layer(
+            "up",
+            "images",
+            Layer::conv_transpose2d("up", width, 2).stride(2),
+        )
+        .layer("active", "up", Layer::relu())
+        .layer("average", "active", Layer::adaptive_avg_pool2d())
+        .layer("line", "average", Layer::reshape(&[1, -1]))
+        .layer("along", "line", Layer::conv1d("along", 1, 3).padding(1))
+        .layer("logits", "along", Layer::sigmoid())
+        .layer("weights", "logits", Layer::reshape(&[width as isize, 1, 1]))
+        .layer("gated", "active", Layer::gate("weights"))
+        .layer(
+            "around",
+            "gated",
+            Layer::pad([0, 1, 2, 1]).padding_mode(PaddingMode::Reflect),
+        )
+        .layer("y", "around", Layer::conv2d("y", 3, 3))
+        .build("y")
+        .expect("a graph")
+}
+
 const INPUT: [usize; 4] = [2, 8, 4, 8];
 
 fn case() -> Case {
@@ -85,6 +157,8 @@ macro_rules! file {
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         case(),
+        Case::of_graph("networks/conv_next", conv_next(16), &[2, 3, 18, 20]).shifted(-0.5),
+        Case::of_graph("networks/decoder", decoder(16), &[3, 6]).shifted(-0.5),
         file!("resnet", [1, 3, 9, 12]),
         file!("pyramid", [1, 3, 16, 16]),
         file!("vae_decoder", [1, 4, 2, 3]),
@@ -157,7 +231,7 @@ fn lying(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// On a GPU, values that are joined, upsampled, gated and shuffled stay channels last, as convolutions give
+/// On a GPU, values that are joined, upsampled, padded, gated and shuffled stay channels last, as convolutions give
 /// them.
 fn channels_last(_: Backend) -> Outcome {
     let properties = DeviceProperties::named("h200").expect("it has a name");
@@ -166,7 +240,7 @@ fn channels_last(_: Backend) -> Outcome {
     let graph = unet(64);
     let explanation = lab::explain_axes(&graph, DType::F16, &input, &axes, &options, &properties)?;
     let shuffles = ["channel_shuffle", "pixel_shuffle", "pixel_unshuffle"];
-    for layers in ["cat", "upsample", "narrow", "gate"]
+    for layers in ["cat", "upsample", "narrow", "gate", "pad"]
         .into_iter()
         .chain(shuffles)
     {

@@ -31,5 +31,5 @@ pub use op_spec::graph::{
     CatLayer, Chain, ConvLayer, ConvTransposeLayer, GateLayer, Graph, GraphBuilder, GraphError,
     GraphInput, GraphProblem, GroupNormLayer, Initialisation, InstanceNormLayer, Layer,
     LayerNormLayer, LayerProblem, Layers, LinearLayer, Operand, Other, OtherTensor, Parameter,
-    Partition, PartitionError, PreluLayer, Run, ScaleLayer, ShapedLayer, presets,
+    Partition, PartitionError, PreluLayer, ReshapeLayer, Run, ScaleLayer, ShapedLayer, presets,
 };

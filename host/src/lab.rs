@@ -3,7 +3,9 @@
 
 use cuda_std::{Instance, KernelArgs};
 use launch_config::LaunchShape;
-use op_spec::graph::{BroadcastParameter, Chain, Graph, GraphProblem, Layer, OtherTensor};
+use op_spec::graph::{
+    BroadcastParameter, Chain, Graph, GraphProblem, Layer, LayerNormLayer, LinearLayer, OtherTensor,
+};
 
 use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
@@ -86,19 +88,28 @@ pub fn layer(
     let name = layer.operator();
     let weight = || first.unwrap_or_else(|| panic!("{name} has a parameter"));
     match layer {
+        Layer::Linear(LinearLayer { dim: Some(_), .. })
+        | Layer::LayerNorm(LayerNormLayer { dim: Some(_), .. }) => {
+            let channels = x.shape().get(1).copied();
+            let chain = Chain::new(channels.unwrap_or(0), [layer.clone()])?;
+            let model = Model::from_tensors(x.stream(), &chain, parameters.to_vec(), x.dtype())?;
+            model.forward_with(x, options)
+        }
         Layer::Linear(_) => linear_with(x, weight(), second, options),
         Layer::Flatten(_)
+        | Layer::Reshape(_)
         | Layer::Cat(_)
         | Layer::Narrow(_)
+        | Layer::Pad(_)
         | Layer::Gate(_)
         | Layer::Shuffle(_) => {
-            // Pixels may lack a batch.
+            // What has a fixed number of axes may lack a batch.
             use ShuffleSpec::{PixelShuffle, PixelUnshuffle};
-            let is_of_pixels = matches!(
-                layer,
-                Layer::Shuffle(PixelShuffle { .. } | PixelUnshuffle { .. })
-            );
-            let lacks_batch = is_of_pixels && x.shape().len() == 3;
+            let lacks_batch = match layer {
+                Layer::Shuffle(PixelShuffle { .. } | PixelUnshuffle { .. }) => x.shape().len() == 3,
+                Layer::Pad(of) => x.shape().len() == of.padding.dimensions() + 1,
+                _ => false,
+            };
             let channels = x.shape().get(usize::from(!lacks_batch)).copied();
             let chain = Chain::new(channels.unwrap_or(0), [layer.clone()])?;
             let further = chain.inputs().iter().zip(parameters);

@@ -29,9 +29,11 @@ class Parsed:
     @property
     def axes(self) -> int | None:
         """How many axes the layer that says it takes behind the channels."""
-        for operator, _ in self.layers:
+        for operator, a in self.layers:
             if operator in ("pixel_shuffle", "pixel_unshuffle"):
                 return 2
+            if operator == "pad":
+                return len(a["padding"]) // 2
             if operator[-2].isdigit():
                 return int(operator[-2])
         return None
@@ -138,10 +140,17 @@ def _layer(
                 _each(a.get("dilation", 1), axes),
             )
             return function(x, weight, bias, stride, padding, more, a.get("groups", 1), dilation)
+        case "linear" | "layer_norm" if a.get("dim") is not None:
+            return _layer(operator, a | {"dim": None}, x.movedim(1, -1), values, lacks_batch).movedim(-1, 1)
         case "linear":
             return F.linear(x, weight, bias)
         case "flatten":
             return x.flatten(1)
+        case "reshape":
+            return x.reshape(x.shape[0], *a["shape"])
+        case "pad":
+            mode = a.get("padding_mode", "zeros")
+            return F.pad(x, a["padding"], "constant" if mode == "zeros" else mode)
         case "upsample":
             mode = a.get("mode", "nearest")
             corners = None if mode.startswith("nearest") else a.get("align_corners", False)
@@ -279,11 +288,21 @@ def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None)
         axes = int(operator[-2]) if operator.endswith("d") and operator[-2].isdigit() else 0
         if operator in SOFTMAX:
             continue
+        if operator == "layer_norm":
+            continue
         if operator == "linear":
-            shape[-1] = a["out_features"]
+            shape[-1 if a.get("dim") is None else 1] = a["out_features"]
             continue
         if operator == "flatten":
             shape[1:] = [math.prod(shape[1:])]
+            continue
+        if operator == "reshape":
+            left = math.prod(shape[1:]) // math.prod(one for one in a["shape"] if one != -1)
+            shape[1:] = [left if one == -1 else one for one in a["shape"]]
+            continue
+        if operator == "pad":
+            for axis, (before, after) in enumerate(zip(a["padding"][::2], a["padding"][1::2])):
+                shape[-1 - axis] += before + after
             continue
         if operator == "upsample":
             axes = len(shape) - 2

@@ -292,13 +292,11 @@ def _convolution(node: fx.Node, path: Path) -> None:
 
 
 def _pad(node: fx.Node, path: Path, mode: str) -> None:
-    pads = _numbers(arguments(node)["pad" if mode == "zeros" else "padding"])
-    if not any(pads):
+    pairs = _pad_widths(node, path, mode)
+    if not any(a or b for a, b in pairs):
         path.follow([node])
         return
-    axes = path.known.dim() - 2
-    pairs = [(0, 0)] * (axes - len(pads) // 2) + list(zip(pads[-2::-2], pads[::-2]))
-    if axes < 1 or len(pairs) != axes or any(a != b or a < 0 for a, b in pairs):
+    if any(a != b for a, b in pairs):
         raise Refused("padding that differs from side to side")
     if path.padding is not None:
         raise Refused("padded twice")
@@ -306,14 +304,49 @@ def _pad(node: fx.Node, path: Path, mode: str) -> None:
     path.follow([node])
 
 
+def _pad_widths(node: fx.Node, path: Path, mode: str) -> list[tuple[int, int]]:
+    """The widths before and after each axis of space."""
+    pads = _numbers(arguments(node)["pad" if mode == "zeros" else "padding"])
+    axes = path.known.dim() - 2
+    pairs = [(0, 0)] * (axes - len(pads) // 2) + list(zip(pads[-2::-2], pads[::-2]))
+    if axes < 1 or len(pairs) != axes:
+        raise Refused("padding of the channels or the batch")
+    if min(map(min, pairs)) < 0:
+        raise Refused("padding of negative widths")
+    return pairs
+
+
+def _alone(row: Row, mode: str) -> None:
+    """Padding as a layer, where no convolution takes it."""
+
+    def add(node: fx.Node, path: Path) -> None:
+        if mode == "zeros":
+            _expect_zeros(node)
+        pairs = _pad_widths(node, path, mode)
+        if not any(a or b for a, b in pairs):
+            path.follow([node])
+            return
+        widths = [width for pair in reversed(pairs) for width in pair]
+        layer: dict[str, Any] = {"padding": widths}
+        path.add({"pad": layer if mode == "zeros" else layer | {"padding_mode": mode}}, [node])
+
+    WHOLE.update({target: add for target, one in ROWS.items() if one is row})
+
+
 @_row(aten.constant_pad_nd.default)
 def _zeros(node: fx.Node, path: Path) -> None:
-    if arguments(node)["value"] != 0:
-        raise Refused("padding with other values than 0")
+    _expect_zeros(node)
     _pad(node, path, "zeros")
 
 
-@_row(aten.reflection_pad1d.default, aten.reflection_pad2d.default)
+def _expect_zeros(node: fx.Node) -> None:
+    if arguments(node)["value"] != 0:
+        raise Refused("padding with other values than 0")
+
+
+@_row(
+    aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default
+)
 def _reflect(node: fx.Node, path: Path) -> None:
     _pad(node, path, "reflect")
 
@@ -325,18 +358,59 @@ def _replicate(node: fx.Node, path: Path) -> None:
     _pad(node, path, "replicate")
 
 
+_alone(_zeros, "zeros")
+_alone(_reflect, "reflect")
+_alone(_replicate, "replicate")
+
+
+@_whole(aten.permute.default)
+def _of_channels(node: fx.Node, path: Path) -> None:
+    """Layers of the channels as they are written for the last axis: between permutations there and back."""
+    rank = path.known.dim()
+    there, back = [0, *range(2, rank), 1], [0, rank - 1, *range(1, rank - 1)]
+
+    def order(permutation: fx.Node) -> list[int]:
+        return [one % rank for one in permutation.args[1]]
+
+    if rank < 3 or order(node) != there:
+        raise Refused("a permutation other than of the channels to the end")
+    path.follow([node])
+    while True:
+        users = readers(path.last)
+        if len(users) != 1:
+            raise Refused(f"a value with its channels at the end that has {len(users)} readers")
+        (user,) = users
+        if user.target is aten.permute.default and order(user) == back:
+            path.follow([user])
+            return
+        if user.target is aten.native_layer_norm.default:
+            _norm_of_rows(user, path, {"dim": 1})
+        elif user.target is aten.linear.default and user.args[0] is path.last:
+            _linear_map(user, path, {"dim": 1})
+        elif user.target in POINTWISE and user.all_input_nodes == [path.last]:
+            ROWS[user.target](user, path)
+        elif user.target is aten.clone.default:
+            path.follow([user])
+        else:
+            raise Refused(f"{user.target} of a value with its channels at the end")
+
+
 @_whole(aten.linear.default)
 def _linear(node: fx.Node, path: Path) -> None:
-    a, x = arguments(node), path.known
+    if path.known.dim() != 2:
+        raise Refused(f"a linear map of the last of {path.known.dim()} axes, expected 2")
+    _linear_map(node, path, {})
+
+
+def _linear_map(node: fx.Node, path: Path, attributes: dict[str, Any]) -> None:
+    a = arguments(node)
     weight = value(a["weight"])
     if weight.dtype is not path.dtype:
         raise Refused(f"a linear map of {weight.dtype} between {path.dtype}")
-    if x.dim() != 2:
-        raise Refused(f"a linear map of the last of {x.dim()} axes, expected 2")
     features, channels = _numbers(weight.shape)
     layer = {"name": path.fresh(), "in_features": channels, "out_features": features}
     layer["bias"] = a["bias"] is not None
-    path.add({"linear": layer}, [node], weight=a["weight"], bias=a["bias"])
+    path.add({"linear": layer | attributes}, [node], weight=a["weight"], bias=a["bias"])
 
 
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.flatten.using_ints)
@@ -349,10 +423,19 @@ def _flatten(node: fx.Node, path: Path) -> None:
         path.follow([node])
     elif len(x) > 1 and same(flat, (x[0], math.prod(x[1:]))):
         path.add({"flatten": {}}, [node])
-    elif len(flat) > len(x):
-        _shuffle_of_views(node, path)
     else:
-        raise Refused(f"a view of {tuple(x)} as {tuple(flat)}, expected the axes behind the batch as one")
+        try:
+            _shuffle_of_views(node, path)
+        except Refused:
+            _reshape(node, path)
+
+
+def _reshape(node: fx.Node, path: Path) -> None:
+    x, shape = path.known.shape, value(node).shape
+    if len(shape) < 2 or len(x) < 2 or not same(shape[:1], x[:1]):
+        raise Refused(f"a view of {tuple(x)} as {tuple(shape)}, which is of the batch, too")
+    behind = _numbers(shape[1:])
+    path.add({"reshape": {"shape": behind}}, [node])
 
 
 _SHUFFLES = {
@@ -518,6 +601,15 @@ def _upsample(node: fx.Node, path: Path) -> None:
     path.add({"upsample": layer}, [node])
 
 
+@_whole(aten.as_strided.default)
+def _strided(node: fx.Node, path: Path) -> None:
+    a, x = arguments(node), path.known
+    strides = ((s, t) for s, t, extent in zip(a["stride"], x.stride(), x.shape) if extent != 1)
+    if not same(a["size"], x.shape) or any(s != t for s, t in strides) or a["storage_offset"]:
+        raise Refused("strides other than those of its value")
+    path.follow([node])
+
+
 @_whole(aten.alias.default, aten.detach.default)
 def _same(node: fx.Node, path: Path) -> None:
     path.follow([node])
@@ -657,18 +749,23 @@ def _layer_norm(node: fx.Node, path: Path) -> None:
 
 @_whole(aten.native_layer_norm.default)
 def _norm_of_last_axes(node: fx.Node, path: Path) -> None:
-    a, x = arguments(node), path.known
-    shape = _numbers(a["normalized_shape"])
+    x, shape = path.known, arguments(node)["normalized_shape"]
     if not same(shape, x.shape[1:][-len(shape) :]):
         raise Refused("a layer norm over the batch")
     if x.dim() == 3 and len(shape) == 1:
         raise Refused("a layer norm of rows of sequences")
-    weight, bias = a["weight"], a["bias"]
+    _norm_of_rows(node, path, {})
+
+
+def _norm_of_rows(node: fx.Node, path: Path, attributes: dict[str, Any]) -> None:
+    a = arguments(node)
+    shape, weight, bias = _numbers(a["normalized_shape"]), a["weight"], a["bias"]
     if weight is None and bias is not None:
         raise Refused("a norm with a bias alone")
     path.expect_float32("layer_norm", weight, bias)
     layer = {"name": path.fresh(), "normalized_shape": shape, "eps": _number(a["eps"])}
     layer |= {"elementwise_affine": weight is not None, "bias": bias is not None}
+    layer |= attributes
     path.add({"layer_norm": layer}, [node, _result(node)], weight=weight, bias=bias)
 
 

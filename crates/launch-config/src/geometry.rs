@@ -281,8 +281,11 @@ impl PadGeometry {
     ///
     /// # Errors
     /// [`SpecError::BeyondKernel`] if padded planes (or volumes) exceed what kernels index with 32 bits.
-    pub fn of<const D: usize>(pad: &Pad<D>, planes: usize) -> Result<Self, SpecError> {
-        let operator = ConvSpec::<D>::OPERATOR;
+    pub fn of<const D: usize>(
+        operator: &'static str,
+        pad: &Pad<D>,
+        planes: usize,
+    ) -> Result<Self, SpecError> {
         let outer = pad.outer();
         check_plane(operator, "padded input plane", &outer, &[0; D])?;
         // Axes are right-aligned.

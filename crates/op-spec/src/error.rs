@@ -60,6 +60,15 @@ impl fmt::Display for RankRule {
     }
 }
 
+/// Refuses another axis than that of the channels.
+#[cfg(feature = "graph")]
+pub(crate) fn channels_alone(operator: &'static str, dim: usize) -> Result<(), SpecError> {
+    match dim {
+        1 => Ok(()),
+        _ => Err(SpecError::NotChannels { operator, dim }),
+    }
+}
+
 /// The error: its variants, each with its fields beside the operator, and with its message after it.
 macro_rules! spec_error {
     ($(
@@ -232,6 +241,28 @@ spec_error! {
         /// The most groups.
         limit: usize,
     }: "dim has axes apart from each other, limit {limit} groups of neighbours";
+    /// An axis where the channels are the only one.
+    NotChannels {
+        /// The axis.
+        dim: usize,
+    }: "dim is {dim}, expected 1, the channels, or none for the last axes";
+    /// An extent of a shape that is none.
+    NoExtent {
+        /// Index into the shape.
+        axis: usize,
+        /// What stands there.
+        extent: isize,
+    }: "shape[{axis}] is {extent}, minimum 1, or -1 once";
+    /// Samples do not have as many elements as a shape, or as a multiple of its known part.
+    OtherElements {
+        /// Elements of a sample.
+        actual: usize,
+        /// Elements of the shape, without the extent that is left.
+        expected: usize,
+        /// Whether an extent is left.
+        multiple: bool,
+    }: "a sample has {actual} elements, expected {}{expected}",
+        if *multiple { "a multiple of " } else { "" };
     /// A part of an axis goes beyond its end.
     BeyondAxis {
         /// The axis.

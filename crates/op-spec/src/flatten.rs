@@ -23,27 +23,26 @@ impl FlattenSpec {
     /// # Errors
     /// Rank under 2; more elements than can be counted.
     pub fn problem(&self, input: &[usize]) -> Result<FlattenProblem, SpecError> {
-        let [n, rest @ ..] = input else {
-            return Err(rank(input));
-        };
-        if rest.is_empty() {
-            return Err(rank(input));
-        }
-        elements(OPERATOR, "input", input)?;
-        Ok(FlattenProblem {
-            n: *n,
-            features: elements(OPERATOR, "sample", rest)?,
-        })
+        samples(OPERATOR, input)
     }
 }
 
-fn rank(input: &[usize]) -> SpecError {
-    SpecError::Rank {
-        operator: OPERATOR,
-        tensor: "input",
-        actual: input.len(),
-        rule: RankRule::AtLeast(2),
-    }
+/// How many samples there are, and elements of one.
+pub(crate) fn samples(
+    operator: &'static str,
+    input: &[usize],
+) -> Result<FlattenProblem, SpecError> {
+    let (&[n, ref rest @ ..], 2..) = (input, input.len()) else {
+        return Err(SpecError::Rank {
+            operator,
+            tensor: "input",
+            actual: input.len(),
+            rule: RankRule::AtLeast(2),
+        });
+    };
+    elements(operator, "input", input)?;
+    let features = elements(operator, "sample", rest)?;
+    Ok(FlattenProblem { n, features })
 }
 
 /// A flattening of a shape that it takes.

@@ -76,9 +76,39 @@ impl LayerNormSpec {
             },
             channels: shape.c,
             rows_per_sample,
+            of_channels: false,
             eps: self.eps,
             weight: weight.is_some(),
             bias: bias.is_some(),
+        })
+    }
+
+    /// The same for a norm over the channels of each position, whose `normalized_shape` has them alone.
+    ///
+    /// # Errors
+    /// Those of [`problem`](Self::problem).
+    #[cfg(feature = "graph")]
+    pub(crate) fn problem_of_channels(
+        &self,
+        input: &[usize],
+        normalized_shape: &[usize],
+        [weight, bias]: [bool; 2],
+    ) -> Result<LayerNormProblem, SpecError> {
+        self.check(normalized_shape)?;
+        let ChannelShape { n, c, spatial } = ChannelShape::new(OPERATOR, input)?;
+        same_shape(OPERATOR, "normalized_shape", normalized_shape, &[c])?;
+        Ok(LayerNormProblem {
+            shape: ChannelShape {
+                n: n * spatial,
+                c: 1,
+                spatial: c,
+            },
+            channels: c,
+            rows_per_sample: spatial,
+            of_channels: true,
+            eps: self.eps,
+            weight,
+            bias,
         })
     }
 }
@@ -94,6 +124,8 @@ pub struct LayerNormProblem {
     /// Rows of a sample, each of which is normalised by itself: 1 where all axes but the batch are
     /// normalised.
     pub rows_per_sample: usize,
+    /// Whether a row is the channels of a position, which lie side by side in NHWC, instead of the last axes.
+    pub of_channels: bool,
     /// Added to the variance.
     pub eps: f64,
     /// Whether the normalised values are multiplied by one value per element of a row.
@@ -138,7 +170,7 @@ pub(crate) mod layer {
     use serde::{Deserialize, Serialize};
 
     use super::{LayerNormSpec, OPERATOR};
-    use crate::SpecError;
+    use crate::error::{RankRule, SpecError, channels_alone};
     use crate::graph::Initialisation;
     use crate::graph::file::{eps, is_true, written_as, yes};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
@@ -146,7 +178,8 @@ pub(crate) mod layer {
     use crate::setters::setters;
     use crate::shape::same_shape;
 
-    /// A layer norm over the last axes, as `torch.nn.LayerNorm` describes it.
+    /// A layer norm over the last axes, as `torch.nn.LayerNorm` describes it, or over the channels, as it is
+    /// written between two permutations that move them to the end and back.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(from = "LayerNormFile", into = "LayerNormFile")]
     #[non_exhaustive]
@@ -161,6 +194,8 @@ pub(crate) mod layer {
         pub elementwise_affine: bool,
         /// Whether there is a bias beside the weight.
         pub bias: bool,
+        /// The axis that is normalised instead of the last ones: 1, the channels.
+        pub dim: Option<usize>,
     }
 
     setters! {
@@ -173,6 +208,8 @@ pub(crate) mod layer {
             elementwise_affine(affine: bool) |layer| layer.elementwise_affine = affine;
             /// With a bias beside the weight, or without.
             bias(bias: bool) |layer| layer.bias = bias;
+            /// Over this axis instead of the last ones: 1, the channels of each position.
+            dim(dim: usize) |layer| layer.dim = Some(dim);
         }
     }
 
@@ -187,6 +224,7 @@ pub(crate) mod layer {
                 attributes: LayerNormSpec::default(),
                 elementwise_affine: true,
                 bias: true,
+                dim: None,
             }
         }
     }
@@ -202,9 +240,11 @@ pub(crate) mod layer {
         elementwise_affine: bool,
         #[serde(default = "yes", skip_serializing_if = "is_true")]
         bias: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dim: Option<usize>,
     }
 
-    written_as!(LayerNormFile: LayerNormLayer { name, normalized_shape, elementwise_affine, bias }, LayerNormSpec { eps });
+    written_as!(LayerNormFile: LayerNormLayer { name, normalized_shape, elementwise_affine, bias, dim }, LayerNormSpec { eps });
 
     impl GraphLayer for LayerNormLayer {
         fn needs_channels(&self) -> bool {
@@ -214,6 +254,21 @@ pub(crate) mod layer {
         fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
             let shape = &self.normalized_shape[..];
             self.attributes.check(shape)?;
+            if let Some(dim) = self.dim {
+                channels_alone(OPERATOR, dim)?;
+                let [features] = shape else {
+                    return Err(SpecError::Rank {
+                        operator: OPERATOR,
+                        tensor: "normalized_shape",
+                        actual: shape.len(),
+                        rule: RankRule::Exactly(1),
+                    });
+                };
+                return Ok(Flow {
+                    channels: given.channels.or(Some(*features)),
+                    ..*given
+                });
+            }
             if let (Some(dimensions), Some(channels)) = (given.dimensions, given.channels)
                 && shape.len() == dimensions + 1
             {
@@ -245,7 +300,13 @@ pub(crate) mod layer {
             let shape = &self.normalized_shape[..];
             let weight = self.elementwise_affine.then_some(shape);
             let bias = weight.filter(|_| self.bias);
-            let problem = self.attributes.problem(input, shape, weight, bias)?;
+            let problem = match self.dim {
+                None => self.attributes.problem(input, shape, weight, bias)?,
+                Some(_) => {
+                    let affine = [weight.is_some(), bias.is_some()];
+                    self.attributes.problem_of_channels(input, shape, affine)?
+                }
+            };
             Ok((LayerProblem::LayerNorm(problem), input.to_vec()))
         }
     }

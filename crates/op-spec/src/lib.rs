@@ -66,10 +66,13 @@ mod layout;
 #[cfg(feature = "graph")]
 mod linear;
 mod narrow;
+mod pad;
 mod pointwise;
 mod pool;
 mod prelu;
 mod reduction;
+#[cfg(feature = "graph")]
+mod reshape;
 mod scale;
 mod shuffle;
 mod softmax;
@@ -95,6 +98,7 @@ pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
 pub use layer_norm::{LayerNormProblem, LayerNormSpec};
 pub use layout::Layout;
 pub use narrow::{NarrowProblem, NarrowSpec};
+pub use pad::{PadProblem, PadSpec, PadWidths};
 pub use pointwise::{ClampProblem, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 pub use pool::{
     AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec,
@@ -103,6 +107,8 @@ pub use pool::{
 };
 pub use prelu::{PreluProblem, PreluSpec};
 pub use reduction::{Dims, Pass, ReductionOp, ReductionProblem, ReductionSpec};
+#[cfg(feature = "graph")]
+pub use reshape::ReshapeProblem;
 pub use scale::{ScaleProblem, ScaleSpec};
 pub use setters::PerAxis;
 pub use shape::{AxisShape, ChannelShape, MAX_ELEMENTS, Shape};

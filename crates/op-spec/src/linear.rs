@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Quantity, SpecError, at_least_one};
+use crate::error::{Quantity, RankRule, SpecError, at_least_one, channels_alone};
 use crate::graph::Initialisation;
 use crate::graph::file::{is_true, yes};
 use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
@@ -16,7 +16,9 @@ use crate::{ConvProblem, ConvSpec};
 
 const OPERATOR: &str = ConvSpec::<0>::OPERATOR;
 
-/// A linear map of the channels of inputs `(n, c)`, as `torch.nn.Linear` describes it.
+/// A linear map of the channels of inputs `(n, c)`, as `torch.nn.Linear` describes it, or with
+/// [`dim`](Self::dim) 1 of the channels of each position of sequences, images and volumes, as it is written
+/// between two permutations that move them to the end and back.
 ///
 /// ```
 /// # use op_spec as convfuse;
@@ -44,12 +46,17 @@ pub struct LinearLayer {
     /// Whether it adds a bias; PyTorch's default is true.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub bias: bool,
+    /// The axis that is mapped: 1, the channels of inputs of any rank. Without it, inputs have two axes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dim: Option<usize>,
 }
 
 setters! {
     [] LinearLayer {
         /// With a bias, or without one.
         bias(bias: bool) |layer| layer.bias = bias;
+        /// Of this axis of inputs of any rank: 1, the channels.
+        dim(dim: usize) |layer| layer.dim = Some(dim);
     }
 }
 
@@ -62,6 +69,7 @@ impl Layer {
             in_features,
             out_features,
             bias: true,
+            dim: None,
         }
     }
 }
@@ -83,7 +91,7 @@ impl LinearLayer {
 
 impl GraphLayer for LinearLayer {
     fn dimensions(&self) -> Option<usize> {
-        Some(0)
+        self.dim.is_none().then_some(0)
     }
 
     fn needs_channels(&self) -> bool {
@@ -98,12 +106,14 @@ impl GraphLayer for LinearLayer {
         ] {
             at_least_one(OPERATOR, Quantity::scalar(name), features)?;
         }
+        self.dim
+            .map_or(Ok(()), |dim| channels_alone(OPERATOR, dim))?;
         given
             .channels
             .map_or(Ok(()), |channels| self.must_take(channels))?;
         Ok(Flow {
             channels: Some(self.out_features),
-            dimensions: Some(0),
+            dimensions: self.dimensions().or(given.dimensions),
         })
     }
 
@@ -128,16 +138,35 @@ impl GraphLayer for LinearLayer {
     }
 
     fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
-        if let &[_, channels] = input {
+        if let [_, channels, ..] = *input {
             self.must_take(channels)?;
         }
+        match (self.dim, input.len()) {
+            (Some(_), 3) => self.on::<1>(input),
+            (Some(_), 4) => self.on::<2>(input),
+            (Some(_), 5) => self.on::<3>(input),
+            (Some(_), 6..) => Err(SpecError::Rank {
+                operator: OPERATOR,
+                tensor: "input",
+                actual: input.len(),
+                rule: RankRule::AtMost(5),
+            }),
+            _ => self.on::<0>(input),
+        }
+    }
+}
+
+impl LinearLayer {
+    /// The convolution that it is of inputs with `D` axes behind the channels.
+    fn on<const D: usize>(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError>
+    where
+        ConvProblem<D>: Into<LayerProblem>,
+    {
         let bias = [self.out_features];
         let bias = self.bias.then_some(&bias[..]);
-        let weight = [self.out_features, self.in_features];
-        let problem: ConvProblem<0> = ConvSpec::default().problem(input, &weight, bias)?;
-        Ok((
-            LayerProblem::Linear(problem),
-            problem.output_shape().to_vec(),
-        ))
+        let mut weight = vec![1; D + 2];
+        weight[..2].copy_from_slice(&[self.out_features, self.in_features]);
+        let problem = ConvSpec::<D>::default().problem(input, &weight, bias)?;
+        Ok((problem.into(), problem.output_shape().to_vec()))
     }
 }

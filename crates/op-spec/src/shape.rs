@@ -10,7 +10,7 @@ use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 pub const MAX_ELEMENTS: usize = isize::MAX as usize / size_of::<f32>();
 
 /// The highest rank in this crate, that of a batch of volumes.
-const MAX_RANK: usize = 5;
+pub(crate) const MAX_RANK: usize = 5;
 
 /// The shape of a tensor of at most five dimensions; reads as a slice.
 #[derive(Clone, Copy)]
@@ -30,6 +30,27 @@ impl Shape {
         Self {
             rank: 2 + D,
             extents,
+        }
+    }
+
+    /// Of at most five extents.
+    #[cfg(feature = "graph")]
+    pub(crate) fn of(shape: &[usize]) -> Self {
+        let mut extents = [0; MAX_RANK];
+        extents[..shape.len()].copy_from_slice(shape);
+        Self {
+            rank: shape.len(),
+            extents,
+        }
+    }
+
+    /// `(n, c)` followed by the last so many of depth, rows and columns.
+    pub(crate) fn of_volume(n: usize, c: usize, volume: [usize; 3], dimensions: usize) -> Self {
+        let [d, h, w] = volume;
+        match dimensions {
+            1 => Self::new(n, c, [w]),
+            2 => Self::new(n, c, [h, w]),
+            _ => Self::new(n, c, [d, h, w]),
         }
     }
 

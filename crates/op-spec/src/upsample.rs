@@ -403,12 +403,7 @@ impl UpsampleProblem {
     /// Shape of the output.
     #[must_use]
     pub fn output_shape(&self) -> Shape {
-        let [z, p, q] = self.output;
-        match self.dimensions {
-            1 => Shape::new(self.n, self.c, [q]),
-            2 => Shape::new(self.n, self.c, [p, q]),
-            _ => Shape::new(self.n, self.c, [z, p, q]),
-        }
+        Shape::of_volume(self.n, self.c, self.output, self.dimensions)
     }
 }
 

@@ -33,6 +33,8 @@ fn constructed() -> Vec<Layer> {
         Layer::from(Layer::conv_transpose3d("x", 1, 1)),
         Layer::from(Layer::linear("x", 1, 1)),
         Layer::flatten(),
+        Layer::reshape(&[-1]),
+        Layer::from(Layer::pad([1, 1])),
         Layer::cat(["x"], 1),
         Layer::narrow(1, 0, 1),
         Layer::gate("x"),
@@ -122,6 +124,8 @@ fn sample(operator: &str, attribute: &str) -> Value {
         "inputs" => json!(["x"]),
         "start" => json!(0),
         "normalized_shape" => json!([1, 4, 4]),
+        "shape" => json!([-1]),
+        "padding" => json!([1, 1]),
         "value" | "length" | "dim" | "in_features" | "out_features" | "out_channels"
         | "kernel_size" | "num_groups" | "output_size" | "groups" | "upscale_factor"
         | "downscale_factor" => json!(1),

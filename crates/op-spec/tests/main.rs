@@ -28,5 +28,6 @@ mod paddings;
 mod pool;
 mod properties;
 mod refusals;
+mod reshapes;
 mod shuffles;
 mod upsample;

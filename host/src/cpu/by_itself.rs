@@ -1,7 +1,7 @@
 //! Layers that nothing is fused with.
 
 use op_spec::graph::ByItself;
-use op_spec::{Layout, ShuffleProblem};
+use op_spec::{Layout, Pad, ShuffleProblem};
 
 /// A layer with the whole tensors that it takes beside its input.
 pub(super) struct Alone<'a> {
@@ -13,7 +13,7 @@ impl Alone<'_> {
     /// Sample `number`, of which the layer is given `x`.
     pub(super) fn run(&self, number: usize, x: &[f32], y: &mut [f32]) {
         match &self.of {
-            ByItself::Flatten => y.copy_from_slice(x),
+            ByItself::Reshape(_) => y.copy_from_slice(x),
             ByItself::Gate(problem) => {
                 let (channels, spatial) = (problem.shape.c, problem.shape.spatial);
                 if y.is_empty() {
@@ -26,6 +26,7 @@ impl Alone<'_> {
                 }
             }
             ByItself::Shuffle(problem) => shuffle_sample(problem, x, y),
+            ByItself::Pad(problem) => pad_sample(&problem.pad, x, y),
             ByItself::Narrow(problem) => {
                 let (inner, part) = (problem.shape.inner, problem.spec);
                 let row = problem.shape.extent * inner;
@@ -83,5 +84,29 @@ fn shuffle_sample(problem: &ShuffleProblem, x: &[f32], y: &mut [f32]) {
         }
         let x = x[start..].iter().step_by(strides[row]);
         y.iter_mut().zip(x).for_each(|(y, x)| *y = *x);
+    }
+}
+
+/// A sample with values around each of its planes.
+fn pad_sample(pad: &Pad<3>, x: &[f32], y: &mut [f32]) {
+    let [depth, rows, columns] = pad.outer();
+    let source = |axis: usize, position: usize| {
+        let position = position as isize - pad.before[axis] as isize;
+        pad.mode.source(position, pad.inner[axis])
+    };
+    if y.is_empty() {
+        return;
+    }
+    let sources: Vec<Option<usize>> = (0..columns).map(|column| source(2, column)).collect();
+    for (number, y) in y.chunks_exact_mut(columns).enumerate() {
+        let (plane, slice, row) = (number / rows / depth, number / rows % depth, number % rows);
+        let (Some(slice), Some(row)) = (source(0, slice), source(1, row)) else {
+            y.fill(0.0);
+            continue;
+        };
+        let x = &x[((plane * pad.inner[0] + slice) * pad.inner[1] + row) * pad.inner[2]..];
+        for (y, source) in y.iter_mut().zip(&sources) {
+            *y = source.map_or(0.0, |column| x[column]);
+        }
     }
 }

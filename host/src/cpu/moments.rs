@@ -1,6 +1,10 @@
 //! Mean and deviation in float64.
 
+use op_spec::LayerNormProblem;
 use rayon::prelude::*;
+
+use crate::error::Result;
+use crate::host_memory::resize;
 
 /// Mean and reciprocal deviation of a group.
 #[derive(Clone, Copy)]
@@ -55,8 +59,41 @@ pub(super) fn sum(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
+/// Writes the norm of each row of the sample `x` to `y`: of its last axes, or of the channels of a position.
+///
+/// # Errors
+/// Memory that the system refuses.
+pub(super) fn normalize_rows(
+    x: &[f32],
+    y: &mut [f32],
+    problem: &LayerNormProblem,
+    affine: [Option<&[f32]>; 2],
+) -> Result<()> {
+    let (len, positions) = (problem.shape.spatial, problem.rows_per_sample);
+    if !problem.of_channels {
+        y.copy_from_slice(x);
+        let rows = y.par_chunks_exact_mut(len);
+        rows.for_each(|row| normalize_row(row, problem.eps, affine));
+        return Ok(());
+    }
+    let mut rows = Vec::new();
+    resize(&mut rows, x.len())?;
+    let each = rows.par_chunks_exact_mut(len).enumerate();
+    each.for_each(|(position, row)| {
+        let channels = x[position..].iter().step_by(positions);
+        row.iter_mut().zip(channels).for_each(|(row, x)| *row = *x);
+        normalize_row(row, problem.eps, affine);
+    });
+    let planes = y.par_chunks_exact_mut(positions).enumerate();
+    planes.for_each(|(channel, y)| {
+        let channels = rows[channel..].iter().step_by(len);
+        y.iter_mut().zip(channels).for_each(|(y, row)| *y = *row);
+    });
+    Ok(())
+}
+
 /// Normalises a row, whose elements have a weight and a bias each, where these exist.
-pub(super) fn normalize_row(x: &mut [f32], eps: f64, [weight, bias]: [Option<&[f32]>; 2]) {
+fn normalize_row(x: &mut [f32], eps: f64, [weight, bias]: [Option<&[f32]>; 2]) {
     let moments = Moments::of(x);
     let rstd = moments.rstd(eps);
     for (at, v) in x.iter_mut().enumerate() {

@@ -15,7 +15,7 @@ use super::conv_transpose::convolve_transposed;
 use super::dense;
 use super::maps::{Map, Norm};
 use super::max_pool2d::pool_plane;
-use super::moments::{Moments, normalize_row};
+use super::moments::{Moments, normalize_rows};
 use super::pool::pool_sample;
 use super::reduction::reduce_sample;
 use super::softmax::softmax_sample;
@@ -37,13 +37,15 @@ pub(super) fn run_stages(
         affordable(buffers.saturating_add(size_of_val(&y[..]) as u64))?;
         // Reserve all of it once and release it, because the matrix products do not check for memory.
         reserve::<u8>(usize::try_from(buffers).unwrap_or(usize::MAX))?;
-        let output_len = y.len() / n;
-        y.par_chunks_mut(output_len)
-            .zip(x.par_chunks(x.len() / n))
-            .enumerate()
-            .try_for_each_init(Buffers::default, |buffers, (number, (y, x))| {
+        // Samples of the input may be empty where it is padded.
+        let (output_len, input_len) = (y.len() / n, x.len() / n);
+        y.par_chunks_mut(output_len).enumerate().try_for_each_init(
+            Buffers::default,
+            |buffers, (number, y)| {
+                let x = &x[number * input_len..][..input_len];
                 run_sample(stages, number, x, y, buffers)
-            })?;
+            },
+        )?;
     }
     Ok(ArrayD::from_shape_vec(IxDyn(output), y).expect("as many elements"))
 }
@@ -295,11 +297,7 @@ impl<'a> Stage<'a> {
                     Reduction::Axes(problem) => reduce_sample(mapped, y, &problem)?,
                     Reduction::Softmax(problem) => softmax_sample(mapped, y, &problem),
                     Reduction::LayerNorm(problem) => {
-                        y.copy_from_slice(mapped);
-                        let rows = y.par_chunks_exact_mut(problem.shape.spatial);
-                        rows.for_each(|row| {
-                            normalize_row(row, problem.eps, self.affine);
-                        });
+                        normalize_rows(mapped, y, &problem, self.affine)?;
                     }
                     _ => unreachable!("one of these"),
                 }

@@ -28,8 +28,8 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, Affine, ConvolutionParameters, Preparations, conv_transpose, gate, layer_norm, pointwise,
-    pool, rows, shuffle, softmax, upsample,
+    self, Affine, ConvolutionParameters, Preparations, conv_transpose, gate, layer_norm, pad,
+    pointwise, pool, rows, shuffle, softmax, upsample,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -165,7 +165,7 @@ impl<'a> Appending<'a> {
         let x = self.operand(self.of.graph.operands(start)[0]);
         let computed = region.computed(self.of.problem);
         let y = self.region_of(x, region, start, computed[computed.len() - 1])?;
-        // A flatten changes the shape.
+        // A flatten or reshape changes the shape.
         self.program.see_as(y, &self.of.problem.steps[last].output);
         self.outputs[last] = Some(y);
         Ok(())
@@ -188,7 +188,7 @@ impl<'a> Appending<'a> {
                 return self.layer(x, start);
             }
             Producer::Direct => return self.layer(x, start),
-            Producer::Tensor => Produced::Tensor(x),
+            Producer::Tensor => Produced::Tensor(self.program.in_layout(x, lowered.reads)?),
             Producer::OneLaunch2d(launch) => {
                 let x = self.padded(x, start)?;
                 let parameters = self.convolution(start, lowered)?;
@@ -343,6 +343,11 @@ impl<'a> Appending<'a> {
             Plan::Shuffle(of) => {
                 let (program, x) = (&mut *self.program, produced.value());
                 shuffle::append(program, x, &of.problem, of.layout, &of.output)
+            }
+            Plan::Pad(of) => {
+                let order = Order::of_layout(&of.output, of.layout)?;
+                let (program, x) = (&mut *self.program, produced.value());
+                pad::append(program, x, &of.geometry, &of.output, order)
             }
             Plan::Series(of) => {
                 let folded = self.folded(&of.behind.affine)?;

@@ -35,7 +35,7 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// The layers that kernels compute: all but a `flatten` at the end.
+    /// The layers that kernels compute: all but a `flatten` or `reshape` at the end.
     pub(super) fn computed(&self, problem: &GraphProblem) -> &[usize] {
         computed(problem, &self.layers)
     }
@@ -51,16 +51,20 @@ impl Chosen {
     }
 }
 
-/// Layers without a `flatten` behind others, which is only another shape of what they give in NCHW.
+/// Layers without a `flatten` or `reshape` behind others, which is only another shape of what they give in
+/// NCHW.
 fn computed<'a>(problem: &GraphProblem, layers: &'a [usize]) -> &'a [usize] {
     match layers {
-        [before @ .., last] if !before.is_empty() && is_flatten(problem, *last) => before,
+        [before @ .., last] if !before.is_empty() && is_reshape(problem, *last) => before,
         all => all,
     }
 }
 
-fn is_flatten(problem: &GraphProblem, layer: usize) -> bool {
-    matches!(problem.steps[layer].problem, LayerProblem::Flatten(_))
+fn is_reshape(problem: &GraphProblem, layer: usize) -> bool {
+    matches!(
+        problem.steps[layer].problem,
+        LayerProblem::Flatten(_) | LayerProblem::Reshape(_)
+    )
 }
 
 /// The kernels for a whole graph, in an order in which they can run, with all of their launches.
@@ -206,13 +210,14 @@ fn choose_path<'a>(
     Ok(())
 }
 
-/// How many of the first layers may be a region: as many as have a normal form, and a `flatten` behind them.
+/// How many of the first layers may be a region: as many as have a normal form, and a `flatten` or `reshape` behind
+/// them.
 fn longest(problem: &GraphProblem, layers: &[usize]) -> usize {
     let Err(refused) = NormalForm::of(problem, layers.iter().copied()) else {
         return layers.len();
     };
     let normal = layers.iter().take_while(|&&layer| layer != refused.layer);
-    normal.count() + usize::from(is_flatten(problem, refused.layer))
+    normal.count() + usize::from(is_reshape(problem, refused.layer))
 }
 
 /// Instead of a transposed convolution with some of what is behind it, one with less of that, where a row
@@ -250,7 +255,7 @@ fn ask<'a>(
     };
     let last = layers[layers.len() - 1];
     let computed = computed(query.problem, layers);
-    let is_flattened = is_flatten(query.problem, last);
+    let is_reshaped = is_reshape(query.problem, last);
     let region = Region {
         of: query,
         form: NormalForm::of(query.problem, computed.iter().copied()).ok(),
@@ -262,7 +267,7 @@ fn ask<'a>(
             .iter()
             .position(|&layer| layer == last)
         {
-            _ if is_flattened => Layout::Nchw,
+            _ if is_reshaped => Layout::Nchw,
             Some(output) => query.output_layout(output),
             None => input,
         },
@@ -281,9 +286,9 @@ fn ask<'a>(
         match (row.can_implement)(row, &region, form) {
             Err(Refusal::Layers { .. }) if asked.is_none() => {}
             Err(refusal) => note(Verdict::Refused(refusal.to_string())),
-            Ok(lowered) if is_flattened && lowered.writes == Layout::Nhwc => {
+            Ok(lowered) if is_reshaped && lowered.writes == Layout::Nhwc => {
                 note(Verdict::Refused(
-                    "writes NHWC, flatten needs NCHW".to_owned(),
+                    "writes NHWC, another shape needs NCHW".to_owned(),
                 ));
             }
             Ok(lowered) => match lowered.pays(&region) {

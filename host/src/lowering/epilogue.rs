@@ -7,12 +7,14 @@ use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{ArithmeticOp, ArithmeticProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 mod gate;
+mod padding;
 mod pool;
 mod reduced_channels;
 mod rows;
 mod series;
 
 pub(super) use gate::Gate;
+pub(super) use padding::Padding;
 pub(super) use pool::{Pool, Windows, WindowsKernel};
 pub(super) use reduced_channels::ReducedChannels;
 pub(super) use rows::{Rows, Shuffle};
@@ -54,6 +56,8 @@ pub(super) enum Plan {
     Rows(Rows),
     /// A shuffle of channels or pixels.
     Shuffle(Shuffle),
+    /// Padding.
+    Pad(Padding),
     /// A gate.
     Gate(Gate),
 }
@@ -86,6 +90,7 @@ impl Plan {
             Plan::List(_) => "pointwise functions and a residual, up to eight functions a launch",
             Plan::Rows(_) => "parts of rows, a launch for each operand",
             Plan::Shuffle(_) => "a copy of split axes in another sequence",
+            Plan::Pad(_) => "a copy with values around the spatial axes",
             Plan::Gate(_) => "a product with the channels of another value",
         }
     }
@@ -357,6 +362,9 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     }
     if let Some(shuffle) = Shuffle::of(region, form) {
         return Ok(Plan::Shuffle(shuffle));
+    }
+    if let Some(padding) = Padding::of(region, form) {
+        return padding.map(Plan::Pad);
     }
     if let Some(gate) = Gate::of(region, form) {
         return Ok(Plan::Gate(gate));

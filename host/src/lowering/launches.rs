@@ -26,8 +26,8 @@ use crate::operators::fused::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, arithmetic, batch_norm, gate, group_norm, layer_norm, norm_statistics, pointwise, pool,
-    rows, shuffle, softmax, upsample,
+    self, arithmetic, batch_norm, gate, group_norm, layer_norm, norm_statistics, pad, pointwise,
+    pool, rows, shuffle, softmax, upsample,
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -122,7 +122,9 @@ impl Planning<'_> {
         match &lowered.producer {
             Producer::Tensor if matches!(plan, Plan::Whole) => return self.layer(start),
             Producer::Direct => return self.layer(start),
-            Producer::Tensor => {}
+            Producer::Tensor => {
+                self.in_layout(query.graph.operands(start)[0], lowered.reads)?;
+            }
             Producer::OneLaunch2d(launch) => {
                 self.convolution(start, lowered)?;
                 launch.plan(&mut self.plan, query.dtype)?;
@@ -314,6 +316,7 @@ impl Planning<'_> {
                 }
                 rows::plan(&mut self.plan, dtype, &plan.copies)
             }
+            Plan::Pad(of) => pad::plan(&mut self.plan, dtype, &of.geometry),
             Plan::Shuffle(of) => shuffle::plan(&mut self.plan, dtype, &of.problem, of.layout),
             Plan::List(list) => {
                 self.residuals(list, lowered.writes)?;

@@ -342,6 +342,7 @@ pub(super) const TABLE: [Row; 9] = [
                 Plan::Series(ref series) => series.layout,
                 Plan::Rows(ref rows) => rows.layout,
                 Plan::Shuffle(ref shuffle) => shuffle.layout,
+                Plan::Pad(ref padding) => padding.layout,
                 Plan::Gate(ref gate) => gate.layout(),
                 _ => Layout::Nchw,
             };

@@ -14,6 +14,7 @@ pub(crate) mod layer_norm;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm_statistics;
 pub(crate) mod one_launch;
+pub(crate) mod pad;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod precision;
@@ -56,6 +57,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerProblem) 
         LayerProblem::Flatten(problem) => {
             plan_dense_copy(plan, dtype, problem.n * problem.features)
         }
+        LayerProblem::Reshape(problem) => plan_dense_copy(plan, dtype, problem.output.elements()),
         LayerProblem::GroupNorm(problem) => group_norm::plan(plan, dtype, &problem.geometry()?),
         LayerProblem::InstanceNorm(problem) => group_norm::plan(plan, dtype, &problem.geometry()?),
         LayerProblem::LayerNorm(problem) => layer_norm::plan(plan, dtype, problem),
@@ -107,11 +109,8 @@ pub(crate) fn append(
         LayerProblem::Conv2d(problem) => conv::append(program, x, filters(), problem),
         LayerProblem::Conv3d(problem) => conv::append(program, x, filters(), problem),
         LayerProblem::Linear(problem) => conv::append(program, x, filters(), problem),
-        LayerProblem::Flatten(problem) => {
-            let y = program.copied(x, program.dtype(x))?;
-            program.see_as(y, &problem.output_shape());
-            Ok(y)
-        }
+        // The copy is seen in another shape behind its region.
+        LayerProblem::Flatten(_) | LayerProblem::Reshape(_) => program.copied(x, program.dtype(x)),
         LayerProblem::GroupNorm(problem) => {
             group_norm::append(program, x, affine, problem.geometry()?)
         }

@@ -38,7 +38,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
             let Some(pad) = problem.pad else {
                 continue;
             };
-            let geometry = PadGeometry::of(&pad, planes).expect("few elements");
+            let geometry = PadGeometry::of("conv", &pad, planes).expect("few elements");
             let values: Vec<f32> = signed(1, &input).into_iter().collect();
             let x = run.tensor::<T>(&values)?;
             let y = run.empty::<T>(geometry.elements as usize)?;

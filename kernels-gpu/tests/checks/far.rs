@@ -204,7 +204,7 @@ pub(crate) fn moved(run: &Run) -> Outcome {
         .padding_mode(PaddingMode::Circular);
     let problem = spec.problem(&[1, planes, inner[0], inner[1]], &[1, planes, 1, 1], None);
     let pad = problem.expect("a convolution").pad.expect("a pad");
-    let g = PadGeometry::of(&pad, planes).expect("planes of 2^31 elements");
+    let g = PadGeometry::of("conv", &pad, planes).expect("planes of 2^31 elements");
     let x = run.computed::<f32>((planes * inner[0] * inner[1]) as u64, number)?;
     let y = run.sparse::<f32>(g.elements)?;
     let blocks = far_blocks(g.elements, BLOCK);

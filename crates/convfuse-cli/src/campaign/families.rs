@@ -4,10 +4,15 @@ use convfuse::graph::{Chain, ConvLayer, ConvTransposeLayer, GraphError, Layer, O
 use convfuse::spec::{ClampSpec, ReductionOp, UpsampleMode, UpsampleSpec};
 
 mod chains;
+mod copies;
 
 use chains::{
     alone, blocks, classifiers, depthwise, kernelbench_79, kernelbench_85, long_sums, many_tiles,
     one_launch_79, one_launch_85, tails, transposed, two_outputs, volumes, wide,
+};
+
+use copies::{
+    cat, channel_shuffle, flatten, gate, narrow, pad, pixel_shuffle, pixel_unshuffle, reshape,
 };
 
 use super::choices::Choices;
@@ -92,6 +97,8 @@ pub const FAMILIES: &[Family] = &[
     Family::new("conv_transpose3d", conv_transpose3d),
     Family::new("linear", linear),
     Family::new("flatten", flatten),
+    Family::new("reshape", reshape),
+    Family::new("pad", pad),
     Family::new("cat", cat),
     Family::new("narrow", narrow),
     Family::new("gate", gate),
@@ -252,23 +259,10 @@ fn any(c: &mut Choices, channels: usize) -> Vec<usize> {
 fn linear(c: &mut Choices) -> Plan {
     let (channels, features) = (c.within(1, 150), c.within(1, 150));
     let layer = Layer::linear("linear", channels, features).bias(!c.once_in(3));
-    one(layer.into(), vec![c.within(1, 70), channels])
-}
-
-fn flatten(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 20);
-    one(Layer::flatten(), any(c, channels))
-}
-
-/// The input and others of its shape, by a few names, along any axis but the batch.
-fn cat(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 20);
-    let input = any(c, channels);
-    let others = c.within(1, 4);
-    let names: Vec<&str> = (0..others)
-        .map(|_| ["a", "b", "c"][c.within(0, 2)])
-        .collect();
-    one(Layer::cat(names, c.within(1, input.len() - 1)), input)
+    match c.once_in(2) {
+        true => one(layer.into(), vec![c.within(1, 70), channels]),
+        false => one(layer.dim(1).into(), any(c, channels)),
+    }
 }
 
 /// To a size or by a factor, of every mode.
@@ -294,40 +288,6 @@ fn upsample(c: &mut Choices) -> Plan {
     one(Layer::upsample(spec), input)
 }
 
-fn gate(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 40);
-    one(Layer::gate("gate"), any(c, channels))
-}
-
-fn narrow(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 40);
-    let input = any(c, channels);
-    let dim = c.within(1, input.len() - 1);
-    let start = c.within(0, input[dim] - 1);
-    let length = c.within(1, input[dim] - start);
-    one(Layer::narrow(dim, start, length), input)
-}
-
-fn channel_shuffle(c: &mut Choices) -> Plan {
-    let (groups, of_group, dimensions) = (c.within(1, 9), c.within(1, 12), c.within(1, 3));
-    let most = [3000, 60, 14][dimensions - 1];
-    let input = shape(c, groups * of_group, dimensions, 1, most);
-    one(Layer::channel_shuffle(groups), input)
-}
-
-fn pixel_shuffle(c: &mut Choices) -> Plan {
-    let (factor, channels) = (c.within(1, 4), c.within(1, 9));
-    let input = shape(c, channels * factor * factor, 2, 1, 20);
-    one(Layer::pixel_shuffle(factor), input)
-}
-
-fn pixel_unshuffle(c: &mut Choices) -> Plan {
-    let (factor, channels) = (c.within(1, 4), c.within(1, 9));
-    let mut input = shape(c, channels, 2, 1, 20);
-    input[2..].iter_mut().for_each(|extent| *extent *= factor);
-    one(Layer::pixel_unshuffle(factor), input)
-}
-
 fn of_groups(c: &mut Choices) -> Plan {
     let (groups, channels) = (c.within(1, 9), c.within(1, 12));
     let layer = group_norm(c, "norm", groups);
@@ -343,9 +303,12 @@ fn of_channels(c: &mut Choices) -> Plan {
 fn of_samples(c: &mut Choices) -> Plan {
     let channels = c.within(1, 12);
     let input = any(c, channels);
-    // Of samples, or of the last axes.
+    // Of samples, of the last axes, or of the channels.
     let first = c.within(1, input.len() - 1);
-    one(layer_norm(c, "norm", &input[first..]), input)
+    match c.once_in(3) {
+        true => one(layer_norm(c, "norm", &input[1..2]).dim(1).into(), input),
+        false => one(layer_norm(c, "norm", &input[first..]).into(), input),
+    }
 }
 
 fn by_statistics(c: &mut Choices) -> Plan {

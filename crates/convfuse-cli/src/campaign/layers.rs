@@ -1,6 +1,6 @@
 //! Layers with any attributes.
 
-use convfuse::graph::{BroadcastParameter, ConvLayer, Layer};
+use convfuse::graph::{BroadcastParameter, ConvLayer, Layer, LayerNormLayer};
 use convfuse::spec::{
     AvgPoolSpec, ClampSpec, ConvSpec, ConvTransposeSpec, Dims, GeluApproximation, MaxPoolSpec,
     Padding, PaddingMode, PointwiseSpec, ReductionOp, ReductionSpec,
@@ -116,13 +116,15 @@ pub(super) fn instance_norm(c: &mut Choices, name: &str) -> Layer {
     Layer::from(Layer::instance_norm(name).eps(eps(c)).affine(c.once_in(2)))
 }
 
-pub(super) fn layer_norm(c: &mut Choices, name: &str, normalized_shape: &[usize]) -> Layer {
-    Layer::from(
-        Layer::layer_norm(name, normalized_shape)
-            .eps(eps(c))
-            .elementwise_affine(!c.once_in(3))
-            .bias(!c.once_in(3)),
-    )
+pub(super) fn layer_norm(
+    c: &mut Choices,
+    name: &str,
+    normalized_shape: &[usize],
+) -> LayerNormLayer {
+    Layer::layer_norm(name, normalized_shape)
+        .eps(eps(c))
+        .elementwise_affine(!c.once_in(3))
+        .bias(!c.once_in(3))
 }
 
 pub(super) fn batch_norm(c: &mut Choices, name: &str) -> Layer {

@@ -85,7 +85,10 @@ impl PaddingMode {
         if let Some(inside) = usize::try_from(position).ok().filter(|&at| at < extent) {
             return Some(inside);
         }
-        let last = extent.checked_sub(1).expect("an axis with elements");
+        let last = match self {
+            Self::Zeros => return None,
+            _ => extent.checked_sub(1).expect("an axis with elements"),
+        };
         let before = position.unsigned_abs();
         let found = match (self, position < 0) {
             (Self::Zeros, _) => return None,
@@ -122,6 +125,47 @@ impl<const D: usize> Pad<D> {
     pub fn outer(&self) -> [usize; D] {
         core::array::from_fn(|axis| self.inner[axis] + self.before[axis] + self.after[axis])
     }
+
+    /// Checks the axes behind the first `absent` ones, which the operator's input does not have.
+    ///
+    /// # Errors
+    /// Padding beyond what its mode allows; an axis without elements to take padding from; padded extents
+    /// that overflow.
+    pub(crate) fn check(&self, operator: &'static str, absent: usize) -> Result<(), SpecError> {
+        let mode = self.mode;
+        for axis in absent..D {
+            let (extent, before, after) = (self.inner[axis], self.before[axis], self.after[axis]);
+            let axis = axis - absent;
+            let limit = match mode {
+                PaddingMode::Zeros => usize::MAX,
+                PaddingMode::Reflect | PaddingMode::Replicate | PaddingMode::Circular => {
+                    at_least_one(operator, Quantity::entry("input", axis + 2), extent)?;
+                    match mode {
+                        PaddingMode::Reflect => extent - 1,
+                        PaddingMode::Circular => extent,
+                        _ => usize::MAX,
+                    }
+                }
+            };
+            let padding = before.max(after);
+            if padding > limit {
+                return Err(SpecError::PadTooLarge {
+                    operator,
+                    mode: mode.name(),
+                    axis,
+                    padding,
+                    limit,
+                });
+            }
+            let outer = extent.checked_add(before);
+            let outer = outer.and_then(|outer| outer.checked_add(after));
+            outer.ok_or(SpecError::TooManyElements {
+                operator,
+                tensor: "padded input",
+            })?;
+        }
+        Ok(())
+    }
 }
 
 impl<const D: usize> ConvSpec<D> {
@@ -156,42 +200,13 @@ impl<const D: usize> ConvSpec<D> {
         if before == after && (mode == PaddingMode::Zeros || before == none) {
             return Ok((before, None));
         }
-        for axis in 0..D {
-            let extent = input[axis];
-            let limit = match mode {
-                PaddingMode::Zeros => usize::MAX,
-                PaddingMode::Reflect | PaddingMode::Replicate | PaddingMode::Circular => {
-                    at_least_one(operator, Quantity::entry("input", axis + 2), extent)?;
-                    match mode {
-                        PaddingMode::Reflect => extent - 1,
-                        PaddingMode::Circular => extent,
-                        _ => usize::MAX,
-                    }
-                }
-            };
-            let padding = before[axis].max(after[axis]);
-            if padding > limit {
-                return Err(SpecError::PadTooLarge {
-                    operator,
-                    mode: mode.name(),
-                    axis,
-                    padding,
-                    limit,
-                });
-            }
-            let outer = extent.checked_add(before[axis]);
-            let outer = outer.and_then(|outer| outer.checked_add(after[axis]));
-            outer.ok_or(SpecError::TooManyElements {
-                operator,
-                tensor: "padded input",
-            })?;
-        }
         let pad = Pad {
             inner: input,
             before,
             after,
             mode,
         };
+        pad.check(operator, 0)?;
         Ok((none, Some(pad)))
     }
 

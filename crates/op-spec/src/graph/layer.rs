@@ -19,9 +19,10 @@ use crate::{
     AvgPoolSpec, BatchNormProblem, CatProblem, ConvProblem, ConvTransposeProblem, FlattenProblem,
     FlattenSpec, GateProblem, GroupNormProblem, InstanceNormProblem, LayerNormProblem,
     LogSoftmaxProblem, LogSoftmaxSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
-    MaxPool3dSpec, NarrowProblem, NarrowSpec, PointwiseProblem, PointwiseSpec, PoolProblem,
-    PreluProblem, ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem, ShuffleProblem,
-    ShuffleSpec, SoftmaxProblem, SoftmaxSpec, SpecError, UpsampleProblem, UpsampleSpec,
+    MaxPool3dSpec, NarrowProblem, NarrowSpec, PadProblem, PadSpec, PointwiseProblem, PointwiseSpec,
+    PoolProblem, PreluProblem, ReductionOp, ReductionProblem, ReductionSpec, ReshapeProblem,
+    ScaleProblem, ShuffleProblem, ShuffleSpec, SoftmaxProblem, SoftmaxSpec, SpecError,
+    UpsampleProblem, UpsampleSpec,
 };
 
 pub(crate) use super::flow::Flow;
@@ -36,6 +37,7 @@ pub use crate::instance_norm::layer::InstanceNormLayer;
 pub use crate::layer_norm::layer::LayerNormLayer;
 pub use crate::linear::LinearLayer;
 pub use crate::prelu::layer::PreluLayer;
+pub use crate::reshape::ReshapeLayer;
 pub use crate::scale::layer::ScaleLayer;
 
 /// What a graph asks of a layer.
@@ -147,8 +149,8 @@ pub(crate) enum Role {
 /// multiply them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByItself {
-    /// Nothing but another shape.
-    Flatten,
+    /// Nothing but another shape, by this operator.
+    Reshape(&'static str),
     /// Values one behind the other.
     Cat(CatProblem),
     /// A part of an axis.
@@ -157,16 +159,19 @@ pub enum ByItself {
     Gate(GateProblem),
     /// Axes that are split, and their parts joined in another order.
     Shuffle(ShuffleProblem),
+    /// Values around the spatial axes.
+    Pad(PadProblem),
 }
 
 impl ByItself {
     /// The operator's name.
     pub(super) const fn operator(&self) -> &'static str {
         match self {
-            Self::Flatten => "flatten",
+            Self::Reshape(operator) => operator,
             Self::Cat(_) => "cat",
             Self::Narrow(_) => "narrow",
             Self::Gate(_) => "gate",
+            Self::Pad(_) => "pad",
             Self::Shuffle(problem) => problem.spec.operator(),
         }
     }
@@ -384,7 +389,10 @@ layers! {
     |problem: ConvProblem<0>| Role::Convolution(problem.as_conv3d());
     /// All axes behind the batch as one.
     Flatten(FlattenSpec) is "flatten",
-    |_problem: FlattenProblem| Role::ByItself(ByItself::Flatten);
+    |_problem: FlattenProblem| Role::ByItself(ByItself::Reshape("flatten"));
+    /// Other axes behind the batch.
+    Reshape(ReshapeLayer) is "reshape",
+    |_problem: ReshapeProblem| Role::ByItself(ByItself::Reshape("reshape"));
     /// Values one behind the other along an axis.
     Cat(CatLayer) is "cat",
     |problem: CatProblem| Role::ByItself(ByItself::Cat(problem));
@@ -394,6 +402,9 @@ layers! {
     /// A product with a factor for each channel of each sample.
     Gate(GateLayer) is "gate",
     |problem: GateProblem| Role::ByItself(ByItself::Gate(problem));
+    /// Zeros or elements of the input around its spatial axes.
+    Pad(PadSpec) is "pad",
+    |problem: PadProblem| Role::ByItself(ByItself::Pad(problem));
     /// A norm of groups of channels.
     GroupNorm(GroupNormLayer) is "group_norm",
     |problem: GroupNormProblem| Role::Norm(problem);

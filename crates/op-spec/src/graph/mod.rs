@@ -61,7 +61,7 @@ pub use error::GraphError;
 pub use layer::{
     ArithmeticLayer, BatchNormLayer, BroadcastParameter, ByItself, CatLayer, ConvLayer,
     ConvTransposeLayer, GateLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
-    LayerProblem, LinearLayer, Other, OtherTensor, PreluLayer, Reduction, ScaleLayer,
+    LayerProblem, LinearLayer, Other, OtherTensor, PreluLayer, Reduction, ReshapeLayer, ScaleLayer,
 };
 pub use normal_form::{ChannelAffine, Epilogue, NormalForm, NotNormal, Pointwise};
 pub use parameters::{AbsentParameter, Initialisation, Parameter};

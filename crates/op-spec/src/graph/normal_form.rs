@@ -26,7 +26,7 @@
 //! 7. A value of the region that arithmetic behind the next layer takes again is kept meanwhile, one at a
 //!    time.
 //! 8. A linear map is a convolution of images of one pixel.
-//!    A `flatten`, a `cat`, a `narrow`, a `gate` and a shuffle are forms by themselves, without other parts.
+//!    A `flatten`, a `reshape`, a `cat`, a `narrow`, a `pad`, a `gate` and a shuffle are forms by themselves, without other parts.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -157,7 +157,8 @@ pub struct Epilogue {
 }
 
 /// The rule that layers break which are together with one that is by itself.
-const BY_THEMSELVES: &str = "flatten, cat, narrow, gate and shuffles are by themselves";
+const BY_THEMSELVES: &str =
+    "flatten, reshape, cat, narrow, pad, gate and shuffles are by themselves";
 
 /// Where in a normal form the layers have got to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -249,7 +249,7 @@ pub(super) fn as_volumes(x: &ArrayD<f64>) -> ArrayView5<'_, f64> {
 }
 
 /// Padded volumes: each element is looked up where the padding mode says.
-fn within(x: &ArrayView5<'_, f64>, pad: &Pad<3>) -> Array5<f64> {
+pub(super) fn within(x: &ArrayView5<'_, f64>, pad: &Pad<3>) -> Array5<f64> {
     // Along an axis, the position in the input; none for a zero.
     let source = |axis: usize, position: usize| {
         let extent = pad.inner[axis] as isize;

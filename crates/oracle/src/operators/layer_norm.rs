@@ -14,6 +14,9 @@ use crate::{Cases, Precision};
 
 impl Operator for LayerNormProblem {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
+        if let Some(rows) = rows(self) {
+            return to_front(&rows.reference(&to_end(x), parameters));
+        }
         let mut y = self.as_group_norm().reference(x, &[]);
         let (weight, bias) = affine(self, parameters);
         for mut sample in y.axis_iter_mut(Axis(0)) {
@@ -29,6 +32,14 @@ impl Operator for LayerNormProblem {
 
     fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
         let &Given { x, y, parameters } = of;
+        if let Some(rows) = rows(self) {
+            let of = Given {
+                x: &to_end(x),
+                y: &to_end(y),
+                parameters,
+            };
+            return to_front(&rows.tolerance(&of, to_end(&t), precision));
+        }
         let norm = self.as_group_norm();
         let normalised = norm.reference(x, &[]);
         let of_norm = Given {
@@ -65,6 +76,33 @@ impl Operator for LayerNormProblem {
     }
 }
 
+/// A norm of the channels as one of rows of a tensor with the channels at the end.
+fn rows(problem: &LayerNormProblem) -> Option<LayerNormProblem> {
+    let mut rows = *problem;
+    rows.of_channels = false;
+    problem.of_channels.then_some(rows)
+}
+
+/// The channels behind all other axes.
+fn to_end(x: &ArrayD<f64>) -> ArrayD<f64> {
+    let mut axes: Vec<usize> = (0..x.ndim()).collect();
+    axes[1..].rotate_left(1);
+    x.view()
+        .permuted_axes(axes)
+        .as_standard_layout()
+        .into_owned()
+}
+
+/// The last axis as that of the channels.
+fn to_front(x: &ArrayD<f64>) -> ArrayD<f64> {
+    let mut axes: Vec<usize> = (0..x.ndim()).collect();
+    axes[1..].rotate_right(1);
+    x.view()
+        .permuted_axes(axes)
+        .as_standard_layout()
+        .into_owned()
+}
+
 /// Weight and bias, each if present.
 fn affine<'a>(
     problem: &LayerNormProblem,
@@ -96,10 +134,18 @@ pub(super) const CASES: Cases = cases!(
         rows_of_one_value 2x3x5x1 normalized_shape=[1]
         empty_rows 2x3x0 normalized_shape=[0]
         volume_rows 2x3x4x5x6 normalized_shape=[5,6] special
+        channels 2x13x5x7 normalized_shape=[13] dim=1
+        channels_of_one_pixel 3x13x1x1 normalized_shape=[13] dim=1
+        channels_of_volumes 2x6x3x4x5 normalized_shape=[6] dim=1 bias=false
+        channels_of_sequences 2x40x19 normalized_shape=[40] dim=1 elementwise_affine=false bias=false
+        channels_of_no_pixels 2x5x0x7 normalized_shape=[5] dim=1
+        one_channel 2x1x5x7 normalized_shape=[1] dim=1
+        channels_nan_inf 2x16x5x7 normalized_shape=[16] dim=1 special
         rows_1000_times_deviation 2x4x33x36 normalized_shape=[36] shifted=577
         mean_1000_times_deviation 2x4x33x35 normalized_shape=[4,33,35] shifted=577",
     realistic: "
         channels_last 2x14x14x384 normalized_shape=[384]
+        conv_next 2x96x56x56 normalized_shape=[96] dim=1 eps=1e-6
         spectrograms 2x64x62x62 normalized_shape=[64,62,62]
         images 2x48x56x56 normalized_shape=[48,56,56] eps=1e-6 elementwise_affine=false bias=false"
 );

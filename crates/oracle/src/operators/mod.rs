@@ -22,6 +22,7 @@ pub mod linear;
 pub mod max_pool2d;
 pub mod narrow;
 mod operator;
+pub mod pad;
 pub mod pointwise;
 pub mod pool;
 pub mod prelu;
@@ -38,10 +39,12 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
     match layer {
         LayerProblem::Linear(problem) => problem,
         LayerProblem::Flatten(problem) => problem,
+        LayerProblem::Reshape(problem) => problem,
         LayerProblem::Cat(problem) => problem,
         LayerProblem::Gate(problem) => problem,
         LayerProblem::Narrow(problem) => problem,
         LayerProblem::Shuffle(problem) => problem,
+        LayerProblem::Pad(problem) => problem,
         LayerProblem::Conv1d(problem) => problem,
         LayerProblem::Conv2d(problem) => problem,
         LayerProblem::Conv3d(problem) => problem,
@@ -87,12 +90,14 @@ const CASES: &[Cases] = &[
     conv_transpose::CONV_TRANSPOSE3D,
     linear::CASES,
     flatten::CASES,
+    flatten::RESHAPE,
     cat::CASES,
     narrow::CASES,
     gate::CASES,
     shuffle::CHANNEL_SHUFFLE,
     shuffle::PIXEL_SHUFFLE,
     shuffle::PIXEL_UNSHUFFLE,
+    pad::CASES,
     group_norm::CASES,
     instance_norm::CASES,
     layer_norm::CASES,

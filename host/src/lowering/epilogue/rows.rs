@@ -27,7 +27,9 @@ impl Rows {
         let (shape, dim) = match by_itself {
             ByItself::Cat(problem) => (problem.shape, problem.dim),
             ByItself::Narrow(problem) => (problem.shape, problem.spec.dim),
-            ByItself::Flatten | ByItself::Gate(_) | ByItself::Shuffle(_) => return None,
+            ByItself::Reshape(_) | ByItself::Gate(_) | ByItself::Shuffle(_) | ByItself::Pad(_) => {
+                return None;
+            }
         };
         let layout = match region.is_dense_nhwc() && dim == 1 {
             true => Layout::Nhwc,

@@ -56,8 +56,11 @@ impl Series {
             Some((layer, Reduction::LayerNorm(problem))) => {
                 LayerNormGeometry::of(problem, AffineType::TENSOR).map_err(too_long)?;
                 let has_channels = problem.rows_per_sample.is_multiple_of(problem.channels);
-                if behind.list.is_affine() && !has_channels {
+                if behind.list.is_affine() && (problem.of_channels || !has_channels) {
                     return Err(refusal);
+                }
+                if problem.of_channels {
+                    layout = Layout::Nhwc;
                 }
                 SeriesKernel::LayerNorm(*layer, *problem)
             }

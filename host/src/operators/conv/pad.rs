@@ -1,11 +1,11 @@
 //! Separate padding of a convolution's input, if it is not zeros, or differs between the two sides.
 
-use kernels_gpu::conv::CONV_PAD;
 use launch_config::pad::PadGeometry;
+use op_spec::ConvSpec;
 
-use crate::device::DType;
+use crate::device::{DType, Order};
 use crate::error::Result;
-use crate::operators::launching::compute;
+use crate::operators::pad;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::ConvProblem;
 
@@ -15,11 +15,7 @@ pub(crate) fn plan<const D: usize>(
     dtype: DType,
     problem: &ConvProblem<D>,
 ) -> Result<()> {
-    let Some(pad) = &problem.pad else {
-        return Ok(());
-    };
-    let geometry = PadGeometry::of(pad, problem.n * problem.c)?;
-    plan.launch(&CONV_PAD, &[dtype.label()], geometry.shape())
+    geometry(problem)?.map_or(Ok(()), |geometry| pad::plan(plan, dtype, &geometry))
 }
 
 /// Appends the launch that pads `x`, `(n, c, *)`, if it has separate padding.
@@ -28,15 +24,15 @@ pub(crate) fn append<const D: usize>(
     x: Value,
     problem: &ConvProblem<D>,
 ) -> Result<Value> {
-    let Some(pad) = &problem.pad else {
+    let (Some(of), Some(geometry)) = (&problem.pad, geometry(problem)?) else {
         return Ok(x);
     };
     let mut shape = program.shape(x).to_vec();
-    let geometry = PadGeometry::of(pad, problem.n * problem.c)?;
-    shape[2..].copy_from_slice(&pad.outer());
-    let y = program.tensor(&shape, program.dtype(x))?;
-    // SAFETY: `x` has the geometry's planes of unpadded extents, and `y` those of padded extents, which
-    // `geometry()` has found to be less than 2^31; the specification has refused padding that is too
-    // wide for its mode.
-    Ok(unsafe { compute(program, &CONV_PAD, y, (x, y, geometry)) })
+    shape[2..].copy_from_slice(&of.outer());
+    pad::append(program, x, &geometry, &shape, Order::Dense)
+}
+
+fn geometry<const D: usize>(problem: &ConvProblem<D>) -> Result<Option<PadGeometry>> {
+    let of = |pad| PadGeometry::of(ConvSpec::<D>::OPERATOR, pad, problem.n * problem.c);
+    Ok(problem.pad.as_ref().map(of).transpose()?)
 }
