@@ -154,7 +154,7 @@ fn classifier() -> Graph {
         .layer("down.bn", "down", Layer::batch_norm("block.down_bn"))
         .layer("sum", "second.bn", Layer::add("down.bn"))
         .layer("block", "sum", Layer::relu())
-        .layer("averaged", "block", Layer::adaptive_avg_pool2d())
+        .layer("averaged", "block", Layer::adaptive_avg_pool2d(1))
         .layer("flat", "averaged", Layer::flatten())
         .layer("y", "flat", Layer::linear("fc", 32, 10));
     graph.build("y").expect("a graph")

@@ -43,7 +43,7 @@ fn unet(width: usize) -> Graph {
         .layer("edges", "pool1", around)
         .layer("down2", "edges", Layer::conv2d("down2", 2 * width, 3))
         .layer("skip2", "down2", Layer::relu())
-        .layer("average", "skip2", Layer::adaptive_avg_pool2d())
+        .layer("average", "skip2", Layer::adaptive_avg_pool2d(1))
         .layer("weights", "average", Layer::sigmoid())
         .layer("excited", "skip2", Layer::gate("weights"))
         .layer("pool2", "excited", Layer::max_pool2d(2))
@@ -104,7 +104,7 @@ fn conv_next(width: usize) -> Graph {
         .layer("c", "b", norm("down.norm", width))
         .layer("d", "c", Layer::conv2d("down", 2 * width, 2).stride(2));
     block(graph, ["d", "e"], 2 * width)
-        .layer("average", "e", Layer::adaptive_avg_pool2d())
+        .layer("average", "e", Layer::adaptive_avg_pool2d(1))
         .layer("head", "average", norm("head", 2 * width))
         .layer("flat", "head", Layer::flatten())
         .layer("y", "flat", Layer::linear("classes", 2 * width, 5))
@@ -123,7 +123,7 @@ fn decoder(width: usize) -> Graph {
             Layer::conv_transpose2d("up", width, 2).stride(2),
         )
         .layer("active", "up", Layer::relu())
-        .layer("average", "active", Layer::adaptive_avg_pool2d())
+        .layer("average", "active", Layer::adaptive_avg_pool2d(1))
         .layer("line", "average", Layer::reshape(&[1, -1]))
         .layer("along", "line", Layer::conv1d("along", 1, 3).padding(1))
         .layer("logits", "along", Layer::sigmoid())

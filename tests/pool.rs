@@ -118,7 +118,7 @@ fn hanging(backend: Backend) -> Outcome {
 
 fn launches(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let head = [Layer::relu(), Layer::adaptive_avg_pool2d()];
+    let head = [Layer::relu(), Layer::adaptive_avg_pool2d(1)];
     let model = Model::init(&stream, &Chain::new(3, head)?, 1)?;
     let kernels = |shape: &[usize]| -> convfuse::Result<Vec<String>> {
         let explanation = model.explain(shape, &Options::default())?;

@@ -231,7 +231,7 @@ fn cases() -> Vec<(Case, &'static str)> {
                 "adaptive",
                 vec![
                     Layer::conv3d("conv", 40, [3, 3, 1]).into(),
-                    Layer::adaptive_avg_pool3d(),
+                    Layer::adaptive_avg_pool3d(1),
                 ],
                 &[2, 16, 6, 5, 3],
             ),

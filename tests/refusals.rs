@@ -73,7 +73,9 @@ const ROWS: &str = "
     avg_pool2d 1x2x4x6x5 kernel_size=3 => input has rank 5, expected 4
     avg_pool3d 1x2x6x5 kernel_size=1 => input has rank 4, expected 5
     adaptive_avg_pool2d 1x2x0x5 output_size=1 => input[2] is 0, minimum 1
-    adaptive_avg_pool2d 1x2x6x5 output_size=[1,7] => output_size[1] is 7, expected 1
+    adaptive_avg_pool2d 1x2x6x5 output_size=[1,7] => input's width is 5, which is not a multiple of output_size 7
+    adaptive_avg_pool2d 1x2x6x5 output_size=[4,5] => input's height is 6, which is not a multiple of output_size 4
+    adaptive_avg_pool3d 1x2x3x6x5 output_size=[2,1,1] => input's depth is 3, which is not a multiple of output_size 2
     adaptive_avg_pool3d 1x2x6x5 output_size=1 => input has rank 4, expected 5";
 
 pub(crate) fn trials() -> Vec<Trial> {

@@ -274,7 +274,9 @@ class _Network:
             raise Refused("a norm by statistics of one sample alone: give an example of two samples")
         if target in _ADAPTIVE and _is_of_one_size(node):
             return [lambda one, path: path.follow([one])]
-        return [table[target] for table in (ROWS, WHOLE) if target in table]
+        expanded = any(one.target is aten.expand.default for one in node.all_input_nodes)
+        tables = (WHOLE,) if expanded else (ROWS, WHOLE)
+        return [table[target] for table in tables if target in table]
 
     def renamed(self, layer: dict[str, Any], path: Path) -> dict[str, Any]:
         """A layer under the name of the module whose parameters it has."""

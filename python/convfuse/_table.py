@@ -321,6 +321,9 @@ def _alone(row: Row, mode: str) -> None:
 
     def add(node: fx.Node, path: Path) -> None:
         if mode == "zeros":
+            if arguments(node)["value"] == -math.inf:
+                _max_pool_within(node, path)
+                return
             _expect_zeros(node)
         pairs = _pad_widths(node, path, mode)
         if not any(a or b for a, b in pairs):
@@ -427,9 +430,12 @@ def _flatten(node: fx.Node, path: Path) -> None:
         try:
             _shuffle_of_views(node, path)
         except Refused:
+            if len(flat) > 5:
+                raise
             _reshape(node, path)
 
 
+@_whole(aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default)
 def _reshape(node: fx.Node, path: Path) -> None:
     x, shape = path.known.shape, value(node).shape
     if len(shape) < 2 or len(x) < 2 or not same(shape[:1], x[:1]):
@@ -489,7 +495,20 @@ def _shuffle_of_views(split: fx.Node, path: Path) -> None:
         if order == [0, 1, 3, 5, 2, 4] and r == also and same(found, (n, c * r * r, h, w)):
             path.add({"pixel_unshuffle": {"downscale_factor": r}}, nodes)
             return
+        if order == [0, 3, 5, 1, 2, 4] and r == also and same(found, (n, c * r * r, h, w)):
+            # All channels of a pixel side by side.
+            path.add({"pixel_unshuffle": {"downscale_factor": r}}, [])
+            path.add({"channel_shuffle": {"groups": c}}, nodes)
+            return
     raise refused
+
+
+@_whole(aten.expand.default)
+def _expand(node: fx.Node, path: Path) -> None:
+    """What products broadcast themselves."""
+    if any(one.target is not aten.mul.Tensor for one in readers(node)):
+        raise Refused("a value that is expanded otherwise than for a product")
+    path.follow([node])
 
 
 @_whole(aten.mul.Tensor)
@@ -499,6 +518,10 @@ def _gate(node: fx.Node, path: Path) -> None:
     if len(operands) != 2 or operands[0] is operands[1]:
         raise Refused("a product with a value that is broadcast")
     (gate,) = (one for one in operands if one is not path.x)
+    if path.x.target is aten.expand.default:
+        raise Refused("an expanded value")
+    if gate.target is aten.expand.default:
+        gate = operand(gate)
     channels = [*x[:2], *[1] * (len(x) - 2)]
     if not same(value(gate).shape, channels) or not same(value(node).shape, x):
         raise Refused("a product with a value that is broadcast otherwise than by the channels of samples")
@@ -1067,6 +1090,35 @@ def _adaptive_max_pool(node: fx.Node, path: Path) -> None:
     if any(one != 1 for one in arguments(node)["output_size"]):
         raise Refused("an adaptive pool of another size than 1")
     path.add({"max": {"dim": list(range(2, rank)), "keepdim": True}}, [node, _result(node)])
+
+
+@_whole(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
+def _average_bins(node: fx.Node, path: Path) -> None:
+    sizes, extents = _numbers(arguments(node)["output_size"]), path.known.shape[2:]
+    if any(extent % size for size, extent in zip(sizes, extents)):
+        raise Refused(f"an adaptive pool to {sizes}, which does not divide {list(extents)}")
+    path.add({f"adaptive_avg_pool{len(sizes)}d": {"output_size": sizes}}, [node])
+
+
+def _max_pool_within(node: fx.Node, path: Path) -> None:
+    """A maximum of windows of what is padded with the least value, as the pool itself pads: on one side more with ``ceil_mode``."""
+    pairs = _pad_widths(node, path, "zeros")
+    users = readers(node)
+    if len(users) != 1 or users[0].target not in _MAX_POOLS:
+        raise Refused("padding with another value than 0 and no maximum of windows behind it")
+    (pool,) = users
+    axes = _MAX_POOLS[pool.target]
+    names = ("kernel_size", "stride", "padding", "dilation")
+    layer = _windows(arguments(pool), axes, names)
+    if any(layer.get("padding", ())) or len(pairs) != axes or any(a > b for a, b in pairs):
+        raise Refused("padding that differs from what a maximum of windows has itself")
+    layer["padding"], layer["ceil_mode"] = [a for a, _ in pairs], any(a != b for a, b in pairs)
+    pooled = _result(pool)
+    before = len(path.layers)
+    path.add({f"max_pool{axes}d": layer}, [node, pool, pooled])
+    if not same(_native.output_shape(path.text, list(path.x.meta["val"].shape)), value(pooled).shape):
+        del path.layers[before:]
+        raise Refused("padding that differs from what a maximum of windows has itself")
 
 
 def _expect_axes(path: Path, axes: int) -> None:

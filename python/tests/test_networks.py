@@ -202,6 +202,11 @@ def shuffles():
         y = x.view(n, c, h // 2, 2, w // 2, 2).permute(0, 1, 3, 5, 2, 4)
         return F.relu(y.reshape(n, c * 4, h // 2, w // 2))
 
+    def side_by_side(self, x):
+        n, c, h, w = x.shape
+        y = x.view(n, c, h // 2, 2, w // 2, 2).permute(0, 3, 5, 1, 2, 4)
+        return F.relu(y.reshape(n, c * 4, h // 2, w // 2))
+
     return {
         "focus": (lambda self, x: F.silu(F.conv2d(F.pixel_unshuffle(x, 2), self.conv.weight.view(18, 16, 1, 1))), ["pixel_unshuffle", "conv2d", "silu"]),
         "pixels": (pixels, ["pixel_shuffle", "relu"]),
@@ -209,6 +214,7 @@ def shuffles():
         "channels": (lambda self, x: F.channel_shuffle(self.conv(x), 4), ["conv2d", "channel_shuffle"]),
         "joined": (lambda self, x: self.conv(x).unflatten(1, (4, 2)).transpose(2, 1).flatten(1, 2) * 2, ["conv2d", "channel_shuffle", "mul"]),
         "of_volumes": (lambda self, x: F.channel_shuffle(x.tanh(), 2), ["tanh", "channel_shuffle"]),
+        "side_by_side": (side_by_side, ["pixel_unshuffle", "channel_shuffle", "relu"]),
         "greatest": (lambda self, x: F.adaptive_max_pool2d(self.conv(x), 1), ["conv2d", "max"]),
         "maxima": (lambda self, x: self.conv(x).amax((2, 3), keepdim=True), ["conv2d", "max"]),
     }
@@ -235,9 +241,145 @@ def test_other_permutations_are_no_shuffles(tmp_path, order):
         y = x.reshape(len(x), 2, 2, *x.shape[2:])
         return self.conv(y.transpose(1, 2).reshape(x.shape)) + y.sum((1, 2)).unsqueeze(1)
 
-    for forward in (turned, read_twice):
-        with pytest.raises(convfuse.ExportError, match="that is no shuffle of channels or pixels"):
+    for forward, words in ((turned, "that is no shuffle of channels or pixels"), (read_twice, "a permutation other than of the channels to the end")):
+        with pytest.raises(convfuse.ExportError, match=words):
             convfuse.export(Lambda(forward), torch.randn(2, 4, 4, 4), tmp_path / "net")
+
+
+class Block(nn.Module):
+    """The block of ConvNeXt, with its norm and linear maps of the channels at the end."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 7, padding=3, groups=channels)
+        self.norm = nn.LayerNorm(channels, eps=1e-6)
+        self.mlp = nn.Sequential(nn.Linear(channels, 2 * channels), nn.GELU(), nn.Dropout(0.1), nn.Linear(2 * channels, channels))
+        self.scale = nn.Parameter(torch.full((channels, 1, 1), 0.3))
+
+    def forward(self, x):
+        y = self.mlp(self.norm(self.conv(x).permute(0, 2, 3, 1))).permute(0, 3, 1, 2)
+        return x + self.scale * y
+
+
+class LayerNorm2d(nn.LayerNorm):
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+def test_a_conv_next_is_a_network(tmp_path):
+    head = nn.AdaptiveAvgPool2d(1), LayerNorm2d(16), nn.Flatten(), nn.Linear(16, 5)
+    model = trained(nn.Sequential(nn.Conv2d(3, 8, 2, 2), LayerNorm2d(8), Block(8), nn.Conv2d(8, 16, 2, 2), Block(16), *head))
+    exported = convfuse.export(model, torch.randn(2, 3, 16, 24), tmp_path / "net")
+    assert exported.error < 1e-5
+    block = ["conv2d", "layer_norm", "linear", "gelu", "linear", "mul", "add"]
+    assert operators(exported)[1:9] == ["layer_norm", *block]
+    x = torch.randn(1, 3, 20, 12)
+    with torch.no_grad():
+        close(ran(exported, x), model.eval()(x))
+    # The names and shapes are those of the model, so that its later checkpoints are loaded.
+    found = {one["name"] for one in (next(iter(layer["layer"].values())) for layer in layers(exported)) if "name" in one}
+    assert {"2.mlp.0", "2.mlp.3", "2.norm", "2.scale"} <= found
+
+
+def layers(exported):
+    return json.loads(exported.network.read_text())["layers"]
+
+
+@pytest.mark.parametrize(
+    "forward, words",
+    [
+        (lambda self, x: self.conv(x).permute(0, 3, 1, 2).relu().permute(0, 2, 3, 1), "a permutation other than of the channels to the end"),
+        (lambda self, x: self.conv(x).permute(0, 2, 3, 1).cumsum(1).permute(0, 3, 1, 2), "aten.cumsum.default of a value with its channels at the end"),
+        (lambda self, x: self.conv(x).permute(0, 2, 3, 1).relu(), "a value with its channels at the end that has|aten|output"),
+        (lambda self, x: (lambda y: y * y.mean((1, 2), keepdim=True))(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2), "that has 2 readers"),
+    ],
+)  # fmt: skip
+def test_other_uses_of_channels_at_the_end_are_refused(tmp_path, forward, words):
+    with pytest.raises(convfuse.ExportError, match=words):
+        convfuse.export(Lambda(forward), torch.randn(2, 4, 6, 8), tmp_path / "net")
+
+
+class EfficientAttention(nn.Module):
+    """Weights of channels by a convolution along them."""
+
+    def __init__(self):
+        super().__init__()
+        self.along = nn.Conv1d(1, 1, 3, padding=1, bias=False)
+
+    def forward(self, x):
+        y = x.mean((2, 3)).view(x.shape[0], 1, -1)
+        y = self.along(y).sigmoid().squeeze(1).unsqueeze(-1).unsqueeze(-1)
+        return x * y.expand_as(x)
+
+
+class Decoder(nn.Module):
+    """Images of features."""
+
+    def __init__(self):
+        super().__init__()
+        self.seed, self.up = nn.Linear(6, 8 * 2 * 3), nn.ConvTranspose2d(8, 4, 4, 2, 1)
+
+    def forward(self, x):
+        return self.up(self.seed(x).relu().view(-1, 8, 2, 3)).tanh()
+
+
+def test_features_become_images_and_sequences(tmp_path):
+    exported = convfuse.export(Decoder(), torch.randn(2, 6), tmp_path / "decoder")
+    assert operators(exported) == ["linear", "relu", "reshape", "conv_transpose2d", "tanh"] and exported.error < 1e-5
+    model = nn.Sequential(nn.Conv2d(4, 8, 3), EfficientAttention(), nn.ReLU()).eval()
+    exported = convfuse.export(model, torch.randn(2, 4, 9, 8), tmp_path / "attention")
+    assert operators(exported) == ["conv2d", "mean", "reshape", "conv1d", "sigmoid", "reshape", "reshape", "reshape", "gate", "relu"]
+    x = torch.randn(3, 4, 7, 12)
+    with torch.no_grad():
+        close(ran(exported, x), model(x))
+    summed = Lambda(lambda self, x: self.conv(x) + x.mean((2, 3), keepdim=True)[:, :1].expand(-1, 8, 6, 8))
+    with pytest.raises(convfuse.ExportError, match="expanded otherwise than for a product"):
+        convfuse.export(summed, torch.randn(2, 4, 6, 8), tmp_path / "net")
+
+
+def around(*widths, mode="constant", value=None):
+    return lambda self, x: self.conv(F.pad(x, widths, mode, value)).relu()
+
+
+PADDED = {
+    "to_one_side": (around(0, 1, 0, 1), ["pad", "conv2d", "relu"]),
+    "alike": (around(2, 2, 1, 1), ["conv2d", "relu"]),
+    "mirrored": (around(2, 1, 0, 1, mode="reflect"), ["pad", "conv2d", "relu"]),
+    "repeated": (around(2, 1, 0, 1, mode="replicate"), ["pad", "conv2d", "relu"]),
+    "behind": (lambda self, x: F.pad(self.conv(x), (1, 1, 1, 1)).relu(), ["conv2d", "pad", "relu"]),
+    "in_front_of_a_pool": (lambda self, x: F.avg_pool2d(F.pad(self.conv(x), (1, 0, 1, 0)), 2), ["conv2d", "pad", "avg_pool2d"]),
+    "twice": (lambda self, x: self.conv(F.pad(F.pad(x, (1, 1, 1, 1)), (0, 2, 0, 0), "reflect")), ["pad", "pad", "conv2d"]),
+    "of_a_maximum": (lambda self, x: F.max_pool2d(F.pad(self.conv(x), (0, 1, 0, 1), value=-torch.inf), 3, 2), ["conv2d", "max_pool2d"]),
+    "of_a_maximum_alike": (lambda self, x: F.max_pool2d(F.pad(self.conv(x), (1, 1, 1, 1), value=-torch.inf), 3, 2), ["conv2d", "max_pool2d"]),
+    "bins": (lambda self, x: F.adaptive_avg_pool2d(self.conv(x), (3, 2)), ["conv2d", "adaptive_avg_pool2d"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_inputs_are_padded(tmp_path, name):
+    forward, wanted = PADDED[name]
+    model = Lambda(forward)
+    exported = convfuse.export(model, torch.randn(2, 4, 6, 8), tmp_path / "net")
+    assert exported.error < 1e-6 and operators(exported) == wanted
+    x = torch.randn(3, 4, 12, 16)
+    with torch.no_grad():
+        close(ran(exported, x), model(x), 1e-6)
+
+
+@pytest.mark.parametrize(
+    "forward, words",
+    [
+        (around(1, 1, value=2.0), "padding with other values than 0"),
+        (around(1, -1), "padding of negative widths"),
+        (lambda self, x: self.conv(F.pad(x, (0, 0, 0, 0, 1, 0))[:, :4]), "padding of the channels or the batch"),
+        (around(1, 1, value=-torch.inf), "no maximum of windows behind it"),
+        (lambda self, x: F.max_pool2d(F.pad(self.conv(x), (2, 0, 0, 0), value=-torch.inf), 3), "differs from what a maximum of windows has"),
+        (lambda self, x: F.adaptive_avg_pool2d(self.conv(x), 5), "which does not divide"),
+    ],
+)  # fmt: skip
+def test_other_padding_is_refused(tmp_path, forward, words):
+    with pytest.raises(convfuse.ExportError, match=words):
+        convfuse.export(Lambda(forward), torch.randn(2, 4, 6, 8), tmp_path / "net")
 
 
 class Pyramid(nn.Module):

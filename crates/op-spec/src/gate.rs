@@ -23,7 +23,7 @@ const OPERATOR: &str = "gate";
 /// use convfuse::graph::{Graph, Layer};
 ///
 /// let graph = Graph::builder("x", 8)
-///     .layer("pooled", "x", Layer::adaptive_avg_pool2d())
+///     .layer("pooled", "x", Layer::adaptive_avg_pool2d(1))
 ///     .layer("excited", "pooled", Layer::conv2d("excite", 8, 1))
 ///     .layer("weights", "excited", Layer::sigmoid())
 ///     .layer("y", "x", Layer::gate("weights"))

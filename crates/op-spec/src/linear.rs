@@ -25,7 +25,7 @@ const OPERATOR: &str = ConvSpec::<0>::OPERATOR;
 /// use convfuse::graph::{Chain, Layer};
 ///
 /// let chain = Chain::new(8, (
-///     Layer::adaptive_avg_pool2d(),
+///     Layer::adaptive_avg_pool2d(1),
 ///     Layer::flatten(),
 ///     Layer::linear("fc", 8, 10),
 /// ))?;

@@ -71,7 +71,7 @@ fn a_classifier_is_flattened_and_linear() {
         flattened(Layer::linear("l", 4, 3).into()).unwrap().problem(&[3]) => "layer 0: flatten: input has rank 1, minimum 2";
         of(vec![Layer::linear("l", 4, 3).into()]) => "layer 0: linear: input[1] is 3, expected 4";
         of(vec![Layer::linear("l", 3, 0).into()]) => "layer 0: linear: out_features is 0, minimum 1";
-        of(vec![Layer::adaptive_avg_pool2d(), Layer::linear("l", 3, 2).into()])
+        of(vec![Layer::adaptive_avg_pool2d(1), Layer::linear("l", 3, 2).into()])
             => "layer 1: linear: spatial dimensions are 2, expected 0";
         flattened(Layer::batch_norm("bn").into()) => "layer 1: batch_norm: the input has no channels";
         flattened(Layer::conv2d("c", 1, 1).into()) => "layer 1: conv2d: the input has no channels";

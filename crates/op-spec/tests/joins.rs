@@ -143,7 +143,7 @@ fn a_gate_has_a_factor_for_each_channel_of_each_sample() {
             .layer("y", "x", Layer::gate("weights"))
             .build("y")
     };
-    let graph = squeezed(Layer::adaptive_avg_pool2d()).unwrap();
+    let graph = squeezed(Layer::adaptive_avg_pool2d(1)).unwrap();
     let problem = graph.problem(&[2, 4, 5, 6]).unwrap();
     assert_eq!(problem.steps[2].input, [2, 4, 5, 6]);
     // The product begins a path, since others take the input, and does not change places with the gate.

@@ -61,11 +61,11 @@ fn pools_are_files_and_back() {
         ),
         (
             r#"{"adaptive_avg_pool2d":{"output_size":1}}"#,
-            Layer::adaptive_avg_pool2d(),
+            Layer::adaptive_avg_pool2d(1),
         ),
         (
             r#"{"adaptive_avg_pool3d":{"output_size":1}}"#,
-            Layer::adaptive_avg_pool3d(),
+            Layer::adaptive_avg_pool3d(1),
         ),
     ];
     for (layer, wanted) in rows {
@@ -78,7 +78,7 @@ fn pools_are_files_and_back() {
         read(r#"{"avg_pool2d": {"kernel_size": [1, 2, 3]}}"#) => "3 entries";
         read(r#"{"avg_pool2d": {"kernel_size": 2, "dilation": 2}}"#) => "dilation";
         read(r#"{"adaptive_avg_pool2d": {}}"#) => "output_size";
-        read(r#"{"adaptive_avg_pool2d": {"output_size": [1, 7]}}"#) => "output_size[1] is 7, expected 1";
+        read(r#"{"adaptive_avg_pool2d": {"output_size": [1, 0]}}"#) => "output_size[1] is 0, minimum 1";
         read(r#"{"avg_pool3d": {"kernel_size": 2, "divisor_override": 0}}"#) => "divisor_override is 0";
     }
 }

@@ -110,16 +110,18 @@ pub fn avg_pool3d(x: &Tensor, spec: &AvgPoolSpec<3>) -> Result<Tensor> {
     single("avg_pool3d", x, spec.problem(x.shape())?.into(), &[])
 }
 
-/// `y[n, c, 0, 0]` is the average of `x[n, c, h, w]` over all positions.
+/// `y[n, c, p, q]` is the average of a window of `x[n, c, h, w]`: of all positions where `output_size` is 1.
 ///
-/// *Shapes*: `(n, c, h, w)` to `(n, c, 1, 1)`.
+/// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)` with `output_size`, which divides `h` and `w`: windows are
+/// `(h / p, w / q)`, side by side.
 ///
 /// *Numerics*: sums in f32, in an order that depends on the extents of an image alone: runs of at most 32
 /// elements, then a binary tree. So the error grows with the logarithm of their number, and a sample's
 /// averages are the same bits in any batch. *NaN* gives NaN, and so do infinities of both signs.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, an output of more than one value.
+/// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, extents that are
+/// no multiples of the output's.
 ///
 /// # Examples
 /// ```
@@ -135,8 +137,7 @@ pub fn avg_pool3d(x: &Tensor, spec: &AvgPoolSpec<3>) -> Result<Tensor> {
 /// ```
 ///
 /// As
-/// [`torch.nn.functional.adaptive_avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html)
-/// with `output_size` 1.
+/// [`torch.nn.functional.adaptive_avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html).
 pub fn adaptive_avg_pool2d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<2>) -> Result<Tensor> {
     single(
         "adaptive_avg_pool2d",
@@ -146,9 +147,10 @@ pub fn adaptive_avg_pool2d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<2>) -> Result<
     )
 }
 
-/// `y[n, c, 0, 0, 0]` is the average of `x[n, c, d, h, w]` over all positions.
+/// `y[n, c, z, p, q]` is the average of a window of `x[n, c, d, h, w]`: of all positions where `output_size` is
+/// 1.
 ///
-/// *Shapes*: `(n, c, d, h, w)` to `(n, c, 1, 1, 1)`.
+/// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)` with `output_size`, which divides the extents.
 ///
 /// *Numerics*, *NaN*: as [`adaptive_avg_pool2d`].
 ///
@@ -168,8 +170,7 @@ pub fn adaptive_avg_pool2d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<2>) -> Result<
 /// ```
 ///
 /// As
-/// [`torch.nn.functional.adaptive_avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool3d.html)
-/// with `output_size` 1.
+/// [`torch.nn.functional.adaptive_avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool3d.html).
 pub fn adaptive_avg_pool3d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<3>) -> Result<Tensor> {
     single(
         "adaptive_avg_pool3d",

@@ -121,10 +121,10 @@ pub const FAMILIES: &[Family] = &[
         pool(c, 3, |c, most| averages::<3>(c, most).into())
     }),
     Family::new("adaptive_avg_pool2d", |c| {
-        pool(c, 2, |_, _| Layer::adaptive_avg_pool2d())
+        pool(c, 2, |_, _| Layer::adaptive_avg_pool2d(1))
     }),
     Family::new("adaptive_avg_pool3d", |c| {
-        pool(c, 3, |_, _| Layer::adaptive_avg_pool3d())
+        pool(c, 3, |_, _| Layer::adaptive_avg_pool3d(1))
     }),
     Family::new("upsample", upsample),
     Family::new(REDUCTION, over_axes),

@@ -1,15 +1,28 @@
-//! The average of all positions of each channel.
+//! Averages of windows side by side, as many as the output has positions.
 
 use super::{AdaptiveAvgPoolProblem, PoolProblem, Pooled, as_volume, batch_of};
 use crate::SpecError;
-use crate::error::Quantity;
+use crate::error::{Quantity, at_least_one};
+use crate::setters::PerAxis;
 use crate::shape::elements;
 
-/// Attributes of adaptive average pooling of images (`D` = 2) or volumes (3) to one value for each channel;
-/// see
+/// Attributes of adaptive average pooling of images (`D` = 2) or volumes (3); see
 /// [`torch.nn.functional.adaptive_avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html)
 /// and
 /// [`adaptive_avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool3d.html).
+///
+/// The output's extents divide those of the input, so that all windows are alike and side by side. Others,
+/// of which PyTorch's windows overlap, are refused.
+///
+/// ```
+/// # mod convfuse { pub use op_spec as spec; }
+/// use convfuse::spec::AdaptiveAvgPool2dSpec;
+///
+/// let bins = AdaptiveAvgPool2dSpec::new([2, 3]);
+/// assert_eq!(*bins.problem(&[2, 8, 6, 6])?.output_shape(), [2, 8, 2, 3]);
+/// assert!(bins.problem(&[2, 8, 6, 7]).is_err());
+/// # Ok::<(), op_spec::SpecError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "graph",
@@ -21,7 +34,7 @@ use crate::shape::elements;
 )]
 #[non_exhaustive]
 pub struct AdaptiveAvgPoolSpec<const D: usize> {
-    /// Extents of the output, all 1: others are refused.
+    /// Extents of the output.
     pub output_size: [usize; D],
 }
 
@@ -46,44 +59,59 @@ impl<const D: usize> AdaptiveAvgPoolSpec<D> {
         "adaptive_avg_pool3d"
     };
 
+    /// Averages of as many windows.
+    #[must_use]
+    pub fn new(output_size: impl Into<PerAxis<D>>) -> Self {
+        Self {
+            output_size: output_size.into().0,
+        }
+    }
+
     /// Checks what no input can make up for.
     ///
     /// # Errors
-    /// An output of more than one value for each channel.
+    /// An output without values.
     pub fn check(&self) -> Result<(), SpecError> {
-        for (axis, &actual) in self.output_size.iter().enumerate() {
-            if actual != 1 {
-                return Err(SpecError::Mismatch {
-                    operator: Self::OPERATOR,
-                    quantity: Quantity::entry("output_size", axis),
-                    actual,
-                    expected: 1,
-                });
-            }
-        }
-        Ok(())
+        let mut sizes = self.output_size.iter().enumerate();
+        sizes.try_for_each(|(axis, &size)| {
+            at_least_one(Self::OPERATOR, Quantity::entry("output_size", axis), size)
+        })
     }
 
     /// Checks the attributes against the input's shape `[n, c, ..]`. An empty batch is accepted and gives an
     /// empty output.
     ///
     /// # Errors
-    /// Rank other than `D + 2`; channels or extents of 0; those of [`check`](Self::check).
+    /// Rank other than `D + 2`; channels or extents of 0; extents that are no multiples of the output's; those
+    /// of [`check`](Self::check).
     pub fn problem(&self, input: &[usize]) -> Result<AdaptiveAvgPoolProblem<D>, SpecError> {
         const { assert!(D == 2 || D == 3, "images or volumes") };
         let (n, c, extents) = batch_of::<D>(Self::OPERATOR, input)?;
         self.check()?;
         elements(Self::OPERATOR, "input", input)?;
-        let extents = as_volume(extents);
+        let names = ["input's depth", "input's height", "input's width"];
+        for axis in 0..D {
+            if !extents[axis].is_multiple_of(self.output_size[axis]) {
+                return Err(SpecError::NotMultiple {
+                    operator: Self::OPERATOR,
+                    quantity: names[3 - D + axis],
+                    actual: extents[axis],
+                    divisor_name: "output_size",
+                    divisor: self.output_size[axis],
+                });
+            }
+        }
+        let (extents, output) = (as_volume(extents), as_volume(self.output_size));
+        let windows = core::array::from_fn(|axis| extents[axis] / output[axis]);
         let pool = PoolProblem {
             operator: Self::OPERATOR,
             dimensions: D,
             n,
             c,
             input: extents,
-            output: [1; 3],
-            kernel_size: extents,
-            stride: [1; 3],
+            output,
+            kernel_size: windows,
+            stride: windows,
             padding: [0; 3],
             dilation: [1; 3],
             pooled: Pooled::Average {

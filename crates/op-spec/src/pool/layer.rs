@@ -35,16 +35,17 @@ impl Layer {
         AvgPoolSpec::new(kernel_size)
     }
 
-    /// The average of each channel of images.
+    /// Averages of images that are as large, such as 1, the average of each channel; see
+    /// [`AdaptiveAvgPoolSpec`].
     #[must_use]
-    pub fn adaptive_avg_pool2d() -> Layer {
-        Layer::AdaptiveAvgPool2d(AdaptiveAvgPoolSpec::default())
+    pub fn adaptive_avg_pool2d(output_size: impl Into<PerAxis<2>>) -> Layer {
+        Layer::AdaptiveAvgPool2d(AdaptiveAvgPoolSpec::new(output_size))
     }
 
-    /// The average of each channel of volumes.
+    /// The same of volumes.
     #[must_use]
-    pub fn adaptive_avg_pool3d() -> Layer {
-        Layer::AdaptiveAvgPool3d(AdaptiveAvgPoolSpec::default())
+    pub fn adaptive_avg_pool3d(output_size: impl Into<PerAxis<3>>) -> Layer {
+        Layer::AdaptiveAvgPool3d(AdaptiveAvgPoolSpec::new(output_size))
     }
 }
 
@@ -138,7 +139,7 @@ impl<const D: usize> From<AvgPoolSpec<D>> for AverageFile {
     }
 }
 
-/// An average of all positions.
+/// An average of windows that follow from the extents of the output.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object of attributes")]
 pub(super) struct AdaptiveFile {

@@ -131,8 +131,8 @@ fn behind(c: &mut Choices, groups: usize, channels: usize, dimensions: usize) ->
     });
     layers.extend(functions(c, 2, &mut scales, &mut inputs));
     layers.extend(match (c.below(6), dimensions) {
-        (1, 2) => Some(Layer::adaptive_avg_pool2d()),
-        (1, 3) => Some(Layer::adaptive_avg_pool3d()),
+        (1, 2) => Some(Layer::adaptive_avg_pool2d(1)),
+        (1, 3) => Some(Layer::adaptive_avg_pool3d(1)),
         (2, _) => Some(reduction(c, dimensions + 2)),
         _ => None,
     });
@@ -330,7 +330,7 @@ pub(super) fn classifiers(c: &mut Choices) -> Plan {
     }
     let positions = match c.once_in(2) {
         true => {
-            layers.push(Layer::adaptive_avg_pool2d());
+            layers.push(Layer::adaptive_avg_pool2d(1));
             1
         }
         false => input[2] * input[3],

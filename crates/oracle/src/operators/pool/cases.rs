@@ -75,6 +75,10 @@ pub(in super::super) const ADAPTIVE_AVG_POOL2D: Cases = cases!(
         row 2x5x1x129
         odd_planes 3x7x13x11
         shifted 2x3x41x53 shifted=1000
+        bins 2x3x12x18 output_size=[2,3]
+        same 2x3x5x7 output_size=[5,7]
+        rows 2x16x6x8 output_size=[6,1]
+        nan_and_infinities_in_bins 2x31x6x14 output_size=[3,2] special
         parts 1x2x4x2049
         odd_parts 2x1x11x1117
         nan_and_infinities 2x31x5x7 special
@@ -91,6 +95,7 @@ pub(in super::super) const ADAPTIVE_AVG_POOL3D: Cases = cases!(
         empty_batch 0x3x4x5x6
         one_value 2x3x1x1x1
         odd_volumes 2x5x3x7x11
+        bins 2x3x4x6x8 output_size=[2,6,4]
         parts 1x2x17x16x32
         nan_and_infinities 2x17x3x5x3 special",
     realistic: "
