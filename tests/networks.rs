@@ -1,7 +1,7 @@
 //! Networks with skips that are concatenated, with upsampling and with several outputs, and those of
 //! `examples/networks`.
 
-use convfuse::graph::{Graph, GraphBuilder, Layer};
+use convfuse::graph::{GateLayer, Graph, GraphBuilder, Layer};
 use convfuse::spec::{Layout, PaddingMode, UpsampleMode, UpsampleSpec};
 use convfuse::{DType, DeviceProperties, Options, Stream, Tensor, lab};
 use libtest_mimic::{Failed, Trial};
@@ -49,7 +49,10 @@ fn unet(width: usize) -> Graph {
         .layer("pool2", "excited", Layer::max_pool2d(2))
         .layer("bottom", "pool2", conv("bottom", 2 * width))
         .layer("large2", "bottom", nearest)
-        .layer("both2", "large2", Layer::cat(["skip2"], 1))
+        .layer("map", "large2", Layer::conv2d("map", 1, 1))
+        .layer("places", "map", Layer::sigmoid())
+        .layer("attended", "large2", GateLayer::new("places").dim(1))
+        .layer("both2", "attended", Layer::cat(["skip2"], 1))
         .layer("up2", "both2", conv("up2", width))
         .layer("active2", "up2", Layer::silu())
         .layer(

@@ -288,7 +288,7 @@ def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None)
         axes = int(operator[-2]) if operator.endswith("d") and operator[-2].isdigit() else 0
         if operator in SOFTMAX:
             continue
-        if operator == "layer_norm":
+        if operator in ("layer_norm", "gate"):
             continue
         if operator == "linear":
             shape[-1 if a.get("dim") is None else 1] = a["out_features"]

@@ -522,13 +522,15 @@ def _gate(node: fx.Node, path: Path) -> None:
         raise Refused("an expanded value")
     if gate.target is aten.expand.default:
         gate = operand(gate)
-    channels = [*x[:2], *[1] * (len(x) - 2)]
-    if not same(value(gate).shape, channels) or not same(value(node).shape, x):
-        raise Refused("a product with a value that is broadcast otherwise than by the channels of samples")
+    shapes = {None: [*x[:2], *[1] * (len(x) - 2)], 1: [x[0], 1, *x[2:]]}
+    dim = next((dim for dim, shape in shapes.items() if same(value(gate).shape, shape)), 0)
+    if dim == 0 or not same(value(node).shape, x):
+        raise Refused("a product with a value that is broadcast otherwise than by the channels or positions of samples")
     if value(gate).dtype is not path.dtype or value(node).dtype is not path.dtype:
         raise Refused("an operand of another type")
     path.inputs.append(gate)
-    path.add({"gate": {"input": f"r{len(path.inputs) - 1}"}}, [node])
+    of_channels = {} if dim is None else {"dim": dim}
+    path.add({"gate": {"input": f"r{len(path.inputs) - 1}"} | of_channels}, [node])
 
 
 @_whole(aten.cat.default)
@@ -536,10 +538,12 @@ def _cat(node: fx.Node, path: Path) -> None:
     a = arguments(node)
     first, *others = a["tensors"]
     dim = a["dim"] % path.known.dim()
+    others = [one for one in others if not same(value(one).shape[dim : dim + 1], (0,))]
     if first is not path.x:
         raise Refused("its first value is a constant, or a further input of the model")
     if dim == 0:
-        raise Refused("values one behind the other along the batch")
+        _sum_of_stacked(node, others, path)
+        return
     if any(value(one).dtype is not path.dtype for one in others):
         raise Refused("an operand of another type")
     if not others:
@@ -548,6 +552,31 @@ def _cat(node: fx.Node, path: Path) -> None:
     names = [f"r{len(path.inputs) + number}" for number, _ in enumerate(others)]
     path.inputs.extend(others)
     path.add({"cat": {"inputs": names, "dim": dim}}, [node])
+
+
+def _sum_of_stacked(node: fx.Node, others: list[fx.Node], path: Path) -> None:
+    """A sum, or an average, of values of one shape that are stacked for it."""
+    refused = Refused("values one behind the other along the batch")
+    shape = path.known.shape
+    view, reduction = node, node
+    if len(users := readers(node)) == 1 and users[0].target is aten.view.default:
+        view = users[0]
+    if len(users := readers(view)) == 1 and users[0].target in (aten.sum.dim_IntList, aten.mean.dim):
+        reduction = users[0]
+    a = arguments(reduction)
+    stacked = (1 + len(others), *shape)
+    if reduction is node or not same(value(view).shape, stacked) or a["dim"] != [0] or a["keepdim"]:
+        raise refused
+    if a["dtype"] is not None or any(not same(value(one).shape, shape) for one in others):
+        raise refused
+    nodes = [node, view, reduction]
+    is_mean = reduction.target is aten.mean.dim
+    for number, one in enumerate(others, 1):
+        is_last = number == len(others) and not is_mean
+        path.inputs.append(one)
+        path.add({"add": {"input": f"r{len(path.inputs) - 1}"}}, nodes if is_last else [])
+    if is_mean:
+        path.add({"div": {"value": 1 + len(others)}}, nodes)
 
 
 @_whole(aten.repeat.default)

@@ -245,7 +245,7 @@ spec_error! {
     NotChannels {
         /// The axis.
         dim: usize,
-    }: "dim is {dim}, expected 1, the channels, or none for the last axes";
+    }: "dim is {dim}, expected 1, the channels, or none";
     /// An extent of a shape that is none.
     NoExtent {
         /// Index into the shape.

@@ -1,21 +1,23 @@
-//! A product with another value that has one factor for each channel of each sample.
+//! A product with another value that has one factor for each channel, or each position, of each sample.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::SpecError;
+use crate::error::{SpecError, channels_alone};
 use crate::graph::layer::{GraphLayer, Layer, LayerProblem};
+use crate::setters::setters;
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "gate";
 
 /// Each value times the factor of its sample and its channel, as in squeeze and excitation; PyTorch's
-/// `x * gate` with a `gate` of the shape `(n, c, 1, 1)` for images.
+/// `x * gate` with a `gate` of the shape `(n, c, 1, 1)` for images. With [`dim`](Self::dim) 1, the factor is
+/// that of its sample and its position, as in attention to places, with a `gate` of the shape `(n, 1, h, w)`.
 ///
-/// *Shapes*: `(n, c, ..)` and a gate of as many axes whose extents behind the channels are 1, to `(n, c,
-/// ..)`. *Numerics*: one product in f32 for each value, which is rounded once. *NaN* and infinities as in a
+/// *Shapes*: `(n, c, ..)` and a gate of as many axes whose extents behind the channels are 1, or that of the
+/// channels, to `(n, c, ..)`. *Numerics*: one product in f32 for each value, which is rounded once. *NaN* and infinities as in a
 /// product.
 ///
 /// ```
@@ -38,6 +40,27 @@ pub struct GateLayer {
     /// The name of the gate: in a [`Graph`](crate::graph::Graph) any value, in a
     /// [`Chain`](crate::graph::Chain) a further input.
     pub input: String,
+    /// The axis that the gate has one value of: 1, the channels. Without it, these are the axes behind them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dim: Option<usize>,
+}
+
+setters! {
+    [] GateLayer {
+        /// Of a gate with one value along this axis: 1, the channels.
+        dim(dim: usize) |layer| layer.dim = Some(dim);
+    }
+}
+
+impl GateLayer {
+    /// By the value of this name, which has a factor for each sample and channel.
+    #[must_use]
+    pub fn new(input: impl Into<String>) -> Self {
+        Self {
+            input: input.into(),
+            dim: None,
+        }
+    }
 }
 
 impl Layer {
@@ -45,9 +68,7 @@ impl Layer {
     /// [`GateLayer`].
     #[must_use]
     pub fn gate(input: impl Into<String>) -> Layer {
-        Layer::Gate(GateLayer {
-            input: input.into(),
-        })
+        Layer::Gate(GateLayer::new(input))
     }
 }
 
@@ -57,6 +78,8 @@ impl Layer {
 pub struct GateProblem {
     /// Shape of input and output.
     pub shape: ChannelShape,
+    /// Whether there is a factor for each position of a sample, instead of each channel.
+    pub of_positions: bool,
 }
 
 impl GraphLayer for GateLayer {
@@ -65,14 +88,32 @@ impl GraphLayer for GateLayer {
     }
 
     fn other_shape(&self, input: &[usize]) -> Vec<usize> {
+        let is_whole = |axis| match self.dim {
+            None => axis < 2,
+            Some(dim) => axis != dim,
+        };
         let extents = input.iter().enumerate();
         extents
-            .map(|(axis, &extent)| if axis < 2 { extent } else { 1 })
+            .map(|(axis, &extent)| if is_whole(axis) { extent } else { 1 })
             .collect()
+    }
+
+    fn other_channels(&self, channels: usize) -> usize {
+        self.dim.map_or(channels, |_| 1)
+    }
+
+    fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+        self.dim
+            .map_or(Ok(()), |dim| channels_alone(OPERATOR, dim))?;
+        Ok(Some(channels))
     }
 
     fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
         let shape = ChannelShape::new(OPERATOR, input)?;
-        Ok((LayerProblem::Gate(GateProblem { shape }), input.to_vec()))
+        let problem = GateProblem {
+            shape,
+            of_positions: self.dim.is_some(),
+        };
+        Ok((LayerProblem::Gate(problem), input.to_vec()))
     }
 }

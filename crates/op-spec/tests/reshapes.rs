@@ -1,6 +1,6 @@
 //! Other shapes of samples, padding around them, and layers of the channels of each position.
 
-use op_spec::graph::{Chain, Layer, NormalForm};
+use op_spec::graph::{Chain, GateLayer, Graph, Layer, NormalForm};
 use op_spec::{Layout, PadSpec, PaddingMode};
 
 use super::layers::{read, written};
@@ -77,10 +77,32 @@ fn what_follows_sees_the_channels_of_another_shape() {
 }
 
 #[test]
+fn a_gate_of_positions_has_one_channel() {
+    let of = |channels: usize| {
+        Graph::builder("x", 6)
+            .layer("map", "x", Layer::conv2d("map", channels, 1))
+            .layer("y", "x", GateLayer::new("map").dim(1))
+            .build("y")
+    };
+    let graph = of(1).unwrap();
+    assert_eq!(
+        graph.problem(&[2, 6, 3, 4]).unwrap().output_shape(),
+        [2, 6, 3, 4]
+    );
+    says! {
+        of(6) => "gate: residual[1] is 6, expected 1";
+    }
+    let chain = Chain::new(6, [GateLayer::new("g").dim(1)]).unwrap();
+    let problem = chain.problem(&[2, 6, 3, 4]).unwrap();
+    assert_eq!(problem.inputs[0].shape, [2, 1, 3, 4]);
+}
+
+#[test]
 fn files_have_attributes_under_their_names() {
     for layer in [
         r#"{"reshape":{"shape":[3,-1]}}"#,
         r#"{"pad":{"padding":[1,2,3,4],"padding_mode":"reflect"}}"#,
+        r#"{"gate":{"input":"g","dim":1}}"#,
         r#"{"linear":{"name":"l","in_features":3,"out_features":4,"dim":1}}"#,
         r#"{"layer_norm":{"name":"n","normalized_shape":[3],"eps":0.5,"dim":1}}"#,
     ] {
@@ -134,6 +156,7 @@ fn what_does_not_fit_is_refused() {
         norm(Layer::layer_norm("n", &[6, 5]).dim(1)) => "layer_norm: normalized_shape has rank 2, expected 1";
         norm(Layer::layer_norm("n", &[5]).dim(1)).unwrap().problem(&[2, 6, 4])
             => "layer_norm: normalized_shape";
+        Chain::new(6, [GateLayer::new("g").dim(2)]) => "gate: dim is 2, expected 1, the channels";
         Chain::new(6, [map.clone().dim(0)]) => "linear: dim is 0, expected 1, the channels";
         Chain::new(5, [map.clone().dim(1)]) => "linear: input[1] is 5, expected 6";
         Chain::new(6, [map.clone()]).unwrap().problem(&[2, 6, 4]) => "linear: input has rank 3";

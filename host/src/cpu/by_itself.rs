@@ -19,6 +19,12 @@ impl Alone<'_> {
                 if y.is_empty() {
                     return;
                 }
+                if problem.of_positions {
+                    let gate = &self.others[0][number * spatial..][..spatial];
+                    let values = y.iter_mut().zip(x).zip(gate.iter().cycle());
+                    values.for_each(|((y, x), factor)| *y = x * factor);
+                    return;
+                }
                 let gate = &self.others[0][number * channels..][..channels];
                 let planes = x.chunks_exact(spatial).zip(y.chunks_exact_mut(spatial));
                 for ((x, y), &factor) in planes.zip(gate) {

@@ -91,7 +91,7 @@ impl Plan {
             Plan::Rows(_) => "parts of rows, a launch for each operand",
             Plan::Shuffle(_) => "a copy of split axes in another sequence",
             Plan::Pad(_) => "a copy with values around the spatial axes",
-            Plan::Gate(_) => "a product with the channels of another value",
+            Plan::Gate(_) => "a product with the channels or the positions of another value",
         }
     }
 

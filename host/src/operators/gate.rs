@@ -1,4 +1,4 @@
-//! Products with one factor for each channel of each sample.
+//! Products with one factor for each channel, or each position, of each sample.
 
 use kernels_gpu::gate::GATE_NHWC;
 use launch_config::gate::GateGeometry;
@@ -11,17 +11,22 @@ use crate::error::Result;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{ChannelShape, GateProblem, ScaleProblem};
 
-/// The gate of a dense tensor, whose planes have a factor each.
+/// The gate of a dense tensor, whose planes have a factor each; or of positions whose channels lie side by
+/// side, which are planes of channels then.
 fn of_planes(problem: &GateProblem) -> ScaleProblem {
     let ChannelShape { n, c, spatial } = problem.shape;
+    let [planes, spatial] = match problem.of_positions {
+        false => [n * c, spatial],
+        true => [n * spatial, c],
+    };
     ScaleProblem::new(ChannelShape {
         n: 1,
-        c: n * c,
+        c: planes,
         spatial,
     })
 }
 
-/// Plans the launch: for channels-last tensors if there is a geometry, else for dense ones.
+/// Plans the launch: of channels in channels-last tensors if there is a geometry, else of planes.
 ///
 /// # Errors
 /// Extents that no kernel can index; more blocks than a launch takes.

@@ -62,14 +62,14 @@ pub(super) fn flow(
             channels,
             dimensions,
         } = flow;
-        // Further inputs have the shape of the first operand.
+        let (operator, layer) = (layer.operator(), layer.kind());
+        let of_others = channels.map(|channels| layer.other_channels(channels));
         let others = operands[index][1..].iter().map(|other| match other {
-            Operand::Input(1..) => channels,
+            Operand::Input(1..) => of_others,
             other => flow_of(other).channels,
         });
         let others: Vec<Option<usize>> = others.collect();
         flows.push(flow);
-        let (operator, layer) = (layer.operator(), layer.kind());
         if channels.is_none() && layer.needs_channels() {
             return Err(GraphError::NoChannels {
                 layer: index,
@@ -78,7 +78,7 @@ pub(super) fn flow(
         }
         let is_joined = layer.joined_axis() == Some(1);
         for &actual in others.iter().flatten().filter(|_| !is_joined) {
-            if let Some(expected) = channels
+            if let Some(expected) = of_others
                 && actual != expected
             {
                 let quantity = Quantity::entry("residual", 1);

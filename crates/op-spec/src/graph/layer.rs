@@ -113,6 +113,11 @@ pub(crate) trait GraphLayer {
         input.to_vec()
     }
 
+    /// The channels of the operands beside the first one, which has so many.
+    fn other_channels(&self, channels: usize) -> usize {
+        channels
+    }
+
     /// Whether each value that it gives is made of the operands' values at its place, and of parameters.
     fn is_pointwise(&self) -> bool {
         false

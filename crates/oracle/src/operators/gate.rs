@@ -1,4 +1,4 @@
-//! `y[n, c, ..] = x[n, c, ..] * gate[n, c, 1, ..]`: a [product](super::arithmetic) with a residual whose
+//! `y[n, c, ..] = x[n, c, ..] * gate[n, c, 1, ..]`, or `gate[n, 1, ..]`: a [product](super::arithmetic) with a residual whose
 //! values are repeated, as which it is judged.
 
 use ndarray::ArrayD;
@@ -51,7 +51,17 @@ pub(super) const CASES: Cases = cases!(
     smoke: "
         plain 2x3x5x7",
     ragged: "
+        positions 2x3x5x7 dim=1
+        positions_of_volumes 2x8x3x4x5 dim=1
+        positions_of_one_channel 2x1x5x7 dim=1
+        position 2x8x1x1 dim=1
+        vectors_of_positions 3x64x19 dim=1
+        no_positions 2x3x0x7 dim=1
+        nan_and_infinities_of_positions 2x4x29x31 dim=1 special
         matrix 5x13
+        rows 5x13 dim=1
+        one_row 1x7 dim=1
+        one_of_one 1x1x1 dim=1
         vectors 3x8x5x7
         volumes 2x3x4x5x6
         without_spatial_extents 2x8x1x1

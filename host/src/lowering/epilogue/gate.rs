@@ -6,13 +6,13 @@ use op_spec::{GateProblem, Layout};
 
 use crate::lowering::region::Region;
 
-/// A product with a factor for each channel of each sample.
+/// A product with a factor for each channel, or each position, of each sample.
 #[derive(Debug, Clone)]
 pub(in crate::lowering) struct Gate {
     /// The layer.
     pub(in crate::lowering) layer: usize,
     pub(in crate::lowering) problem: GateProblem,
-    /// For channels-last tensors, if they are such.
+    /// Of channels in channels-last tensors, if they are such.
     pub(in crate::lowering) nhwc: Option<GateGeometry>,
 }
 
@@ -27,15 +27,15 @@ impl Gate {
         Some(Gate {
             layer,
             problem,
-            nhwc: nhwc.filter(|_| region.is_dense_nhwc()),
+            nhwc: nhwc.filter(|_| region.is_dense_nhwc() && !problem.of_positions),
         })
     }
 
     /// The layout that is read and written.
     pub(in crate::lowering) fn layout(&self) -> Layout {
-        match self.nhwc {
-            Some(_) => Layout::Nhwc,
-            None => Layout::Nchw,
+        match self.nhwc.is_some() || self.problem.of_positions {
+            true => Layout::Nhwc,
+            false => Layout::Nchw,
         }
     }
 }

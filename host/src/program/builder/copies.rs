@@ -39,11 +39,12 @@ impl ProgramBuilder {
             order, nhwc, shape, ..
         } = &self.values[x.0];
         let wanted = Order::of_layout(shape, layout)?;
-        match (layout, nhwc) {
+        match (&wanted, nhwc) {
             _ if *order == wanted => return Ok(x),
-            (Layout::Nchw, _) => return self.in_order(x),
-            (Layout::Nhwc, Some(copy)) => return Ok(*copy),
-            (Layout::Nhwc, None) => {}
+            // NHWC of one channel or one position is NCHW, too.
+            (Order::Dense, _) => return self.in_order(x),
+            (_, Some(copy)) => return Ok(*copy),
+            (_, None) => {}
         }
         let dense = self.in_order(x)?;
         let (shape, dtype) = (self.shape(x).to_vec(), self.dtype(x));
@@ -115,9 +116,9 @@ pub(crate) fn plan_reformat(
     if *order != Order::Dense {
         plan_copy(plan, order, 0, [dtype; 2])?;
     }
-    match layout {
-        Layout::Nchw => Ok(()),
-        Layout::Nhwc => plan_copy(plan, &with_channels_last(shape)?, 0, [dtype; 2]),
+    match Order::of_layout(shape, layout)? {
+        Order::Dense => Ok(()),
+        _ => plan_copy(plan, &with_channels_last(shape)?, 0, [dtype; 2]),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Layers that pass values on as they are: other shapes, parts, padding and shuffles; and gates.
 
-use convfuse::graph::Layer;
+use convfuse::graph::{GateLayer, Layer};
 use convfuse::spec::PaddingMode;
 
 use super::super::choices::Choices;
@@ -81,7 +81,9 @@ pub(super) fn narrow(c: &mut Choices) -> Plan {
 
 pub(super) fn gate(c: &mut Choices) -> Plan {
     let channels = c.within(1, 40);
-    one(Layer::gate("gate"), any(c, channels))
+    let gate = GateLayer::new("gate");
+    let gate = if c.once_in(2) { gate.dim(1) } else { gate };
+    one(Layer::from(gate), any(c, channels))
 }
 
 pub(super) fn channel_shuffle(c: &mut Choices) -> Plan {
