@@ -234,8 +234,8 @@ fn lying(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// On a GPU, values that are joined, upsampled, padded, gated and shuffled stay channels last, as convolutions give
-/// them.
+/// On a GPU, values that are joined, upsampled, padded, gated and shuffled stay channels last, as
+/// convolutions give them.
 fn channels_last(_: Backend) -> Outcome {
     let properties = DeviceProperties::named("h200").expect("it has a name");
     let (input, axes) = ([2, 64, 128, 128], layouts::channels_last(4));

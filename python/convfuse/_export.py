@@ -63,7 +63,8 @@ def export(
     """Writes a model as a network, ``path`` with the suffix ``.json``, and its parameters, with ``.safetensors``.
 
     ``example`` is an input of the model, or a tuple of them: its further inputs are those that the network adds somewhere. Batch and
-    spatial extents of the network are free, unless the model upsamples to a size. Several results of the model, in tuples, lists and
+    spatial extents of the network are free, unless the model upsamples to a size, or gives values another shape. What it computes of its
+    input's extents in Python, such as TensorFlow's padding ``same``, is that of the example. Several results of the model, in tuples, lists and
     dictionaries, are the network's outputs in their order. The model is read as for inference: dropout is gone, and batch norms take their running
     statistics. Parameters have the names of ``model.state_dict()``, so that later checkpoints of the model load without another
     export. What is computed of parameters alone is computed once, and stored under the name of the layer that takes it.

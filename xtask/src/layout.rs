@@ -44,6 +44,10 @@ const WITH_ANOTHER: &[(&str, &str)] = &[
     // Another shape of the same memory, or a copy.
     ("flatten", "kernels-gpu/src"),
     ("flatten", "host/src/operators"),
+    ("reshape", "kernels-gpu/src"),
+    ("reshape", "host/src/operators"),
+    // The padding of convolutions.
+    ("pad", "kernels-gpu/src"),
     // Copies of parts of rows.
     ("cat", "kernels-gpu/src"),
     ("cat", "host/src/operators"),

@@ -17,8 +17,8 @@ const OPERATOR: &str = "gate";
 /// that of its sample and its position, as in attention to places, with a `gate` of the shape `(n, 1, h, w)`.
 ///
 /// *Shapes*: `(n, c, ..)` and a gate of as many axes whose extents behind the channels are 1, or that of the
-/// channels, to `(n, c, ..)`. *Numerics*: one product in f32 for each value, which is rounded once. *NaN* and infinities as in a
-/// product.
+/// channels, to `(n, c, ..)`. *Numerics*: one product in f32 for each value, which is rounded once. *NaN* and
+/// infinities as in a product.
 ///
 /// ```
 /// # use op_spec as convfuse;

@@ -210,8 +210,8 @@ fn choose_path<'a>(
     Ok(())
 }
 
-/// How many of the first layers may be a region: as many as have a normal form, and a `flatten` or `reshape` behind
-/// them.
+/// How many of the first layers may be a region: as many as have a normal form, and a `flatten` or `reshape`
+/// behind them.
 fn longest(problem: &GraphProblem, layers: &[usize]) -> usize {
     let Err(refused) = NormalForm::of(problem, layers.iter().copied()) else {
         return layers.len();

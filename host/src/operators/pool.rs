@@ -147,8 +147,8 @@ pub fn adaptive_avg_pool2d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<2>) -> Result<
     )
 }
 
-/// `y[n, c, z, p, q]` is the average of a window of `x[n, c, d, h, w]`: of all positions where `output_size` is
-/// 1.
+/// `y[n, c, z, p, q]` is the average of a window of `x[n, c, d, h, w]`: of all positions where `output_size`
+/// is 1.
 ///
 /// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)` with `output_size`, which divides the extents.
 ///

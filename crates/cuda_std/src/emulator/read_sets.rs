@@ -52,8 +52,8 @@ impl ReadSets {
         self.extra.clear();
     }
 
-    /// Makes an empty set, and returns the stamp that stands for it. `None` if there are too many, `Err` if the
-    /// host has no memory for it.
+    /// Makes an empty set, and returns the stamp that stands for it. `None` if there are too many, `Err` if
+    /// the host has no memory for it.
     pub(crate) fn create(&mut self, now: u64, base: u64) -> Result<Option<u64>, TryReserveError> {
         let number = self.bases.len();
         if number >= MOST {

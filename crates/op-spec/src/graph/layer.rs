@@ -25,6 +25,7 @@ use crate::{
     UpsampleProblem, UpsampleSpec,
 };
 
+pub use super::by_itself::ByItself;
 pub(crate) use super::flow::Flow;
 pub use crate::arithmetic::layer::{ArithmeticLayer, BroadcastParameter, Other, OtherTensor};
 pub use crate::batch_norm::layer::BatchNormLayer;
@@ -148,38 +149,6 @@ pub(crate) enum Role {
     Residual(ArithmeticProblem),
     Reduction(Reduction),
     ByItself(ByItself),
-}
-
-/// Layers that nothing is fused with: they pass values on as they are, in another order or with others, or
-/// multiply them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ByItself {
-    /// Nothing but another shape, by this operator.
-    Reshape(&'static str),
-    /// Values one behind the other.
-    Cat(CatProblem),
-    /// A part of an axis.
-    Narrow(NarrowProblem),
-    /// A product with a factor for each channel of each sample.
-    Gate(GateProblem),
-    /// Axes that are split, and their parts joined in another order.
-    Shuffle(ShuffleProblem),
-    /// Values around the spatial axes.
-    Pad(PadProblem),
-}
-
-impl ByItself {
-    /// The operator's name.
-    pub(super) const fn operator(&self) -> &'static str {
-        match self {
-            Self::Reshape(operator) => operator,
-            Self::Cat(_) => "cat",
-            Self::Narrow(_) => "narrow",
-            Self::Gate(_) => "gate",
-            Self::Pad(_) => "pad",
-            Self::Shuffle(problem) => problem.spec.operator(),
-        }
-    }
 }
 
 /// What each result needs several values for: mostly a reduction of these to one.

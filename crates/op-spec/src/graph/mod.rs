@@ -33,6 +33,7 @@
 //! ```
 
 mod builder;
+mod by_itself;
 mod chain;
 mod error;
 pub(crate) mod file;

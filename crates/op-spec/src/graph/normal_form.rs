@@ -25,8 +25,8 @@
 //!    so does a layer norm of which a sample has several rows.
 //! 7. A value of the region that arithmetic behind the next layer takes again is kept meanwhile, one at a
 //!    time.
-//! 8. A linear map is a convolution of images of one pixel.
-//!    A `flatten`, a `reshape`, a `cat`, a `narrow`, a `pad`, a `gate` and a shuffle are forms by themselves, without other parts.
+//! 8. A linear map is a convolution of images of one pixel. A `flatten`, a `reshape`, a `cat`, a `narrow`, a
+//!    `pad`, a `gate` and a shuffle are forms by themselves, without other parts.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -82,8 +82,8 @@ impl<const D: usize> AdaptiveAvgPoolSpec<D> {
     /// empty output.
     ///
     /// # Errors
-    /// Rank other than `D + 2`; channels or extents of 0; extents that are no multiples of the output's; those
-    /// of [`check`](Self::check).
+    /// Rank other than `D + 2`; channels or extents of 0; extents that are no multiples of the output's;
+    /// those of [`check`](Self::check).
     pub fn problem(&self, input: &[usize]) -> Result<AdaptiveAvgPoolProblem<D>, SpecError> {
         const { assert!(D == 2 || D == 3, "images or volumes") };
         let (n, c, extents) = batch_of::<D>(Self::OPERATOR, input)?;

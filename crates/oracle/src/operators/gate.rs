@@ -1,5 +1,5 @@
-//! `y[n, c, ..] = x[n, c, ..] * gate[n, c, 1, ..]`, or `gate[n, 1, ..]`: a [product](super::arithmetic) with a residual whose
-//! values are repeated, as which it is judged.
+//! `y[n, c, ..] = x[n, c, ..] * gate[n, c, 1, ..]`, or `gate[n, 1, ..]`: a [product](super::arithmetic) with
+//! a residual whose values are repeated, as which it is judged.
 
 use ndarray::ArrayD;
 use op_spec::{ArithmeticOp, GateProblem};
