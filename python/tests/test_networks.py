@@ -337,6 +337,49 @@ def test_features_become_images_and_sequences(tmp_path):
         convfuse.export(summed, torch.randn(2, 4, 6, 8), tmp_path / "net")
 
 
+class Attention(nn.Module):
+    """Factors of places, as attention gates and CBAM have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.map = nn.Conv2d(4, 1, 3, padding=1)
+
+    def forward(self, x):
+        return x * self.map(x).sigmoid()
+
+
+def test_factors_of_places_are_a_gate(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), Attention(), nn.ReLU()).eval()
+    exported = convfuse.export(model, torch.randn(2, 3, 9, 8), tmp_path / "net")
+    assert operators(exported) == ["conv2d", "conv2d", "sigmoid", "gate", "relu"] and exported.error < 1e-5
+    x = torch.randn(3, 3, 7, 12)
+    with torch.no_grad():
+        close(ran(exported, x), model(x))
+
+
+STACKED = {
+    "sum": (lambda self, x: torch.stack([self.conv(x), x.repeat(1, 2, 1, 1), self.conv(x.tanh())]).sum(0), 2),
+    "mean": (lambda self, x: torch.mean(torch.stack([self.conv(x), self.conv(x.tanh())], dim=0), dim=0).relu(), 1),
+}
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_values_are_stacked_for_their_sum(tmp_path, name):
+    forward, sums = STACKED[name]
+    model = Lambda(forward)
+    exported = convfuse.export(model, torch.randn(2, 4, 6, 8), tmp_path / "net")
+    assert operators(exported).count("add") == sums and exported.error < 1e-5
+    x = torch.randn(3, 4, 5, 7)
+    with torch.no_grad():
+        close(ran(exported, x), model(x))
+
+
+def test_channels_of_nothing_are_joined(tmp_path):
+    model = Lambda(lambda self, x: torch.cat([self.conv(x), torch.zeros(x.shape[0], 0, *x.shape[2:]), x], 1))
+    exported = convfuse.export(model, torch.randn(2, 4, 6, 8), tmp_path / "net")
+    assert operators(exported) == ["conv2d", "cat"] and exported.error < 1e-6
+
+
 def around(*widths, mode="constant", value=None):
     return lambda self, x: self.conv(F.pad(x, widths, mode, value)).relu()
 
