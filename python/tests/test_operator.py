@@ -49,6 +49,38 @@ def test_problems_match_float64_for_scaled_inputs(number, scale, device):
         expect_close(module(x), exact(module, x))
 
 
+CONV = {"conv2d": {"name": "conv", "out_channels": 12, "kernel_size": 3, "padding": 1}}
+
+SHAPED = {
+    "padded": [{"pad": {"padding": [1, 2, 0, 1]}}, CONV],
+    "mirrored": [CONV, {"pad": {"padding": [2, 0, 3, 1], "padding_mode": "reflect"}}, {"relu": {}}],
+    "reshaped": [CONV, {"reshape": {"shape": [4, -1, 7]}}],
+    "channels": [
+        {"layer_norm": {"name": "norm", "normalized_shape": [8], "dim": 1}},
+        {"linear": {"name": "map", "in_features": 8, "out_features": 6, "dim": 1}},
+        {"gelu": {}},
+    ],
+    "bins": [CONV, {"adaptive_avg_pool2d": {"output_size": [3, 7]}}],
+    "places": [CONV, {"gate": {"input": "places", "dim": 1}}],
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", SHAPED)
+def test_shapes_of_values_are_those_of_the_layers(name, device):
+    torch.manual_seed(5)
+    module = fused_nn.Chain(8, SHAPED[name]).eval().to(device)
+    inputs = [torch.randn(2, 8, 6, 7, device=device)]
+    if name == "places":
+        inputs.append(torch.rand(2, 1, 6, 7, device=device))
+    with torch.no_grad():
+        y = module(*inputs)
+        expect_close(y, exact(module, *inputs))
+    assert list(y.shape) == output_shape(parsed(module.chain), inputs[0].shape)
+    x = inputs[0].requires_grad_()
+    assert torch.autograd.grad(module(x, *inputs[1:]).sum(), x)[0].shape == x.shape
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_inputs_may_lie_in_any_way(device):
     module, (x,) = block("decoder", device)

@@ -264,8 +264,10 @@ pub(crate) mod layer {
                         rule: RankRule::Exactly(1),
                     });
                 };
+                let channels = given.channels.unwrap_or(*features);
+                same_shape(OPERATOR, "normalized_shape", shape, &[channels])?;
                 return Ok(Flow {
-                    channels: given.channels.or(Some(*features)),
+                    channels: Some(channels),
                     ..*given
                 });
             }

@@ -127,6 +127,7 @@ impl GraphLayer for ReshapeLayer {
             .into_iter()
             .chain(self.shape.iter().map(extent))
             .collect();
+        elements(OPERATOR, "output", &output)?;
         let problem = ReshapeProblem {
             output: Shape::of(&output),
         };

@@ -103,6 +103,11 @@ impl<const D: usize> AdaptiveAvgPoolSpec<D> {
         }
         let (extents, output) = (as_volume(extents), as_volume(self.output_size));
         let windows = core::array::from_fn(|axis| extents[axis] / output[axis]);
+        // Of a single window nothing is a stride apart.
+        let stride = core::array::from_fn(|axis| match output[axis] {
+            1 => 1,
+            _ => windows[axis],
+        });
         let pool = PoolProblem {
             operator: Self::OPERATOR,
             dimensions: D,
@@ -111,7 +116,7 @@ impl<const D: usize> AdaptiveAvgPoolSpec<D> {
             input: extents,
             output,
             kernel_size: windows,
-            stride: windows,
+            stride,
             padding: [0; 3],
             dilation: [1; 3],
             pooled: Pooled::Average {
