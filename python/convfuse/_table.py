@@ -292,7 +292,7 @@ def _convolution(node: fx.Node, path: Path) -> None:
 
 
 def _pad(node: fx.Node, path: Path, mode: str) -> None:
-    pairs = _pad_widths(node, path, mode)
+    pairs = _pad_widths(node, path)
     if not any(a or b for a, b in pairs):
         path.follow([node])
         return
@@ -304,9 +304,10 @@ def _pad(node: fx.Node, path: Path, mode: str) -> None:
     path.follow([node])
 
 
-def _pad_widths(node: fx.Node, path: Path, mode: str) -> list[tuple[int, int]]:
+def _pad_widths(node: fx.Node, path: Path) -> list[tuple[int, int]]:
     """The widths before and after each axis of space."""
-    pads = _numbers(arguments(node)["pad" if mode == "zeros" else "padding"])
+    a = arguments(node)
+    pads = _numbers(a["pad"] if "pad" in a else a["padding"])
     axes = path.known.dim() - 2
     pairs = [(0, 0)] * (axes - len(pads) // 2) + list(zip(pads[-2::-2], pads[::-2]))
     if axes < 1 or len(pairs) != axes:
@@ -316,24 +317,15 @@ def _pad_widths(node: fx.Node, path: Path, mode: str) -> list[tuple[int, int]]:
     return pairs
 
 
-def _alone(row: Row, mode: str) -> None:
-    """Padding as a layer, where no convolution takes it."""
-
-    def add(node: fx.Node, path: Path) -> None:
-        if mode == "zeros":
-            if arguments(node)["value"] == -math.inf:
-                _max_pool_within(node, path)
-                return
-            _expect_zeros(node)
-        pairs = _pad_widths(node, path, mode)
-        if not any(a or b for a, b in pairs):
-            path.follow([node])
-            return
-        widths = [width for pair in reversed(pairs) for width in pair]
-        layer: dict[str, Any] = {"padding": widths}
-        path.add({"pad": layer if mode == "zeros" else layer | {"padding_mode": mode}}, [node])
-
-    WHOLE.update({target: add for target, one in ROWS.items() if one is row})
+def _pad_layer(node: fx.Node, path: Path, mode: str) -> None:
+    """Padding as a layer."""
+    pairs = _pad_widths(node, path)
+    if not any(a or b for a, b in pairs):
+        path.follow([node])
+        return
+    widths = [width for pair in reversed(pairs) for width in pair]
+    layer: dict[str, Any] = {"padding": widths}
+    path.add({"pad": layer if mode == "zeros" else layer | {"padding_mode": mode}}, [node])
 
 
 @_row(aten.constant_pad_nd.default)
@@ -361,9 +353,35 @@ def _replicate(node: fx.Node, path: Path) -> None:
     _pad(node, path, "replicate")
 
 
-_alone(_zeros, "zeros")
-_alone(_reflect, "reflect")
-_alone(_replicate, "replicate")
+@_whole(aten.constant_pad_nd.default)
+def _zeros_alone(node: fx.Node, path: Path) -> None:
+    if arguments(node)["value"] == -math.inf:
+        _max_pool_within(node, path)
+        return
+    _expect_zeros(node)
+    _pad_layer(node, path, "zeros")
+
+
+@_whole(*(target for target, row in ROWS.items() if row is _reflect))
+def _reflect_alone(node: fx.Node, path: Path) -> None:
+    _pad_layer(node, path, "reflect")
+
+
+@_whole(*(target for target, row in ROWS.items() if row is _replicate))
+def _replicate_alone(node: fx.Node, path: Path) -> None:
+    _pad_layer(node, path, "replicate")
+
+
+@_whole(aten._pad_circular.default)
+def _circular(node: fx.Node, path: Path) -> None:
+    users = readers(node)
+    alike = all(a == b for a, b in _pad_widths(node, path))
+    if alike and len(users) == 1 and users[0].target is aten.convolution.default:
+        a = arguments(users[0])
+        if not a["transposed"] and not any(a["padding"]):
+            _pad(node, path, "circular")
+            return
+    _pad_layer(node, path, "circular")
 
 
 @_whole(aten.permute.default)
@@ -1131,7 +1149,7 @@ def _average_bins(node: fx.Node, path: Path) -> None:
 
 def _max_pool_within(node: fx.Node, path: Path) -> None:
     """A maximum of windows of what is padded with the least value, as the pool itself pads: on one side more with ``ceil_mode``."""
-    pairs = _pad_widths(node, path, "zeros")
+    pairs = _pad_widths(node, path)
     users = readers(node)
     if len(users) != 1 or users[0].target not in _MAX_POOLS:
         raise Refused("padding with another value than 0 and no maximum of windows behind it")

@@ -389,6 +389,8 @@ PADDED = {
     "alike": (around(2, 2, 1, 1), ["conv2d", "relu"]),
     "mirrored": (around(2, 1, 0, 1, mode="reflect"), ["pad", "conv2d", "relu"]),
     "repeated": (around(2, 1, 0, 1, mode="replicate"), ["pad", "conv2d", "relu"]),
+    "around": (around(2, 1, 0, 1, mode="circular"), ["pad", "conv2d", "relu"]),
+    "around_alike": (lambda self, x: F.conv2d(F.pad(x, (1, 1, 1, 1), "circular"), self.conv.weight).relu(), ["conv2d", "relu"]),
     "behind": (lambda self, x: F.pad(self.conv(x), (1, 1, 1, 1)).relu(), ["conv2d", "pad", "relu"]),
     "in_front_of_a_pool": (lambda self, x: F.avg_pool2d(F.pad(self.conv(x), (1, 0, 1, 0)), 2), ["conv2d", "pad", "avg_pool2d"]),
     "twice": (lambda self, x: self.conv(F.pad(F.pad(x, (1, 1, 1, 1)), (0, 2, 0, 0), "reflect")), ["pad", "pad", "conv2d"]),
