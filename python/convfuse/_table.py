@@ -559,11 +559,11 @@ def _cat(node: fx.Node, path: Path) -> None:
     others = [one for one in others if not same(value(one).shape[dim : dim + 1], (0,))]
     if first is not path.x:
         raise Refused("its first value is a constant, or a further input of the model")
+    if any(value(one).dtype is not path.dtype for one in others):
+        raise Refused("an operand of another type")
     if dim == 0:
         _sum_of_stacked(node, others, path)
         return
-    if any(value(one).dtype is not path.dtype for one in others):
-        raise Refused("an operand of another type")
     if not others:
         path.follow([node])
         return
@@ -593,7 +593,9 @@ def _sum_of_stacked(node: fx.Node, others: list[fx.Node], path: Path) -> None:
         is_last = number == len(others) and not is_mean
         path.inputs.append(one)
         path.add({"add": {"input": f"r{len(path.inputs) - 1}"}}, nodes if is_last else [])
-    if is_mean:
+    if not others:
+        path.follow(nodes)
+    elif is_mean:
         path.add({"div": {"value": 1 + len(others)}}, nodes)
 
 
@@ -1157,15 +1159,22 @@ def _max_pool_within(node: fx.Node, path: Path) -> None:
     axes = _MAX_POOLS[pool.target]
     names = ("kernel_size", "stride", "padding", "dilation")
     layer = _windows(arguments(pool), axes, names)
-    if any(layer.get("padding", ())) or len(pairs) != axes or any(a > b for a, b in pairs):
+    kernel, dilation = layer["kernel_size"], layer["dilation"]
+    stride = layer.setdefault("stride", kernel)
+    ceil_mode = any(a != b for a, b in pairs)
+    # Rounding up is room for all but one step, whatever the extents are, and every window begins in front of the padding behind.
+    room = [step - 1 if ceil_mode else 0 for step in stride]
+    spans = [each * (taps - 1) + 1 for each, taps in zip(dilation, kernel)]
+    if (
+        len(pairs) != axes
+        or any(layer["padding"])
+        or layer["ceil_mode"]
+        or any(b - a != more for (a, b), more in zip(pairs, room))
+        or any(span < a + step for (a, _), span, step in zip(pairs, spans, stride))
+    ):
         raise Refused("padding that differs from what a maximum of windows has itself")
-    layer["padding"], layer["ceil_mode"] = [a for a, _ in pairs], any(a != b for a, b in pairs)
-    pooled = _result(pool)
-    before = len(path.layers)
-    path.add({f"max_pool{axes}d": layer}, [node, pool, pooled])
-    if not same(_native.output_shape(path.text, list(path.x.meta["val"].shape)), value(pooled).shape):
-        del path.layers[before:]
-        raise Refused("padding that differs from what a maximum of windows has itself")
+    layer["padding"], layer["ceil_mode"] = [a for a, _ in pairs], ceil_mode
+    path.add({f"max_pool{axes}d": layer}, [node, pool, _result(pool)])
 
 
 def _expect_axes(path: Path, axes: int) -> None:

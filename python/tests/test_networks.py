@@ -360,6 +360,7 @@ def test_factors_of_places_are_a_gate(tmp_path):
 STACKED = {
     "sum": (lambda self, x: torch.stack([self.conv(x), x.repeat(1, 2, 1, 1), self.conv(x.tanh())]).sum(0), 2),
     "mean": (lambda self, x: torch.mean(torch.stack([self.conv(x), self.conv(x.tanh())], dim=0), dim=0).relu(), 1),
+    "one": (lambda self, x: torch.stack([self.conv(x)]).mean(0).relu() + torch.stack([self.conv(x)]).sum(0), 1),
 }
 
 
@@ -419,6 +420,8 @@ def test_inputs_are_padded(tmp_path, name):
         (lambda self, x: self.conv(F.pad(x, (0, 0, 0, 0, 1, 0))[:, :4]), "padding of the channels or the batch"),
         (around(1, 1, value=-torch.inf), "no maximum of windows behind it"),
         (lambda self, x: F.max_pool2d(F.pad(self.conv(x), (2, 0, 0, 0), value=-torch.inf), 3), "differs from what a maximum of windows has"),
+        (lambda self, x: F.max_pool2d(F.pad(self.conv(x), (0, 1, 0, 1), value=-torch.inf), 3, 3), "differs from what a maximum of windows has"),
+        (lambda self, x: F.max_pool2d(F.pad(self.conv(x), (1, 2, 1, 2), value=-torch.inf), 2, 2), "differs from what a maximum of windows has"),
         (lambda self, x: F.adaptive_avg_pool2d(self.conv(x), 5), "which does not divide"),
     ],
 )  # fmt: skip
