@@ -170,6 +170,15 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
     );
     let wide = Layer::conv_transpose2d("up", 64, 3).stride(2).padding(1);
     let wide = Chain::new(128, [wide.output_padding(1)]);
+    let odd = Layer::conv_transpose2d("up", 64, 3).stride(2).padding(1);
+    let odd = Chain::new(
+        64,
+        [
+            Layer::from(odd),
+            Layer::mul(BroadcastParameter::new("gain")),
+            Layer::hardswish(),
+        ],
+    );
     let by_phases = [
         case(
             "transposed_batch_norm",
@@ -203,6 +212,11 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
             "other/transposed_wide",
             wide.expect("a chain"),
             &[1, 128, 12, 20],
+        ),
+        Case::of_graph(
+            "other/transposed_odd_rows",
+            odd.expect("a chain"),
+            &[2, 64, 9, 14],
         ),
         Case::of_graph(
             "other/transposed_volumes",

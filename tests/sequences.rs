@@ -101,7 +101,7 @@ fn sequences() -> Vec<Sequence> {
             partitions: &["conv3d @implicit-gemm | instance_norm relu"],
             preparations: [GEMM; 2],
         },
-        // Phases are interleaved, or shuffled into rows of whole vectors.
+        // Phases are interleaved, or shuffled into rows of the output.
         Sequence {
             name: "phases",
             chain: chain(

@@ -23,7 +23,7 @@
 //! phase* `w % stride`. So neighbouring pixels of the output are neighbours in the reformatted input.
 
 use super::conv::ConvGeometry;
-use super::{LaunchShape, Presence, WARP_THREADS};
+use super::{LaunchShape, WARP_THREADS};
 
 mod channels_last;
 mod combining;
@@ -213,8 +213,6 @@ pub struct GemmGeometry {
     /// Neighbouring channels that share their moments: 1, or a power of two up to the filters of a warp of a
     /// warp-specialized tile.
     pub moment_channels: u32,
-    /// Whether tiles are written as runs of whole sectors of memory.
-    pub runs: Presence,
     /// How filters become columns of the output, where they do.
     pub shuffle: PixelShuffle,
 }

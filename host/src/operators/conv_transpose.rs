@@ -10,7 +10,7 @@ use launch_config::conv_transpose::{
 };
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
-use launch_config::implicit_gemm::Epilogue;
+use launch_config::implicit_gemm::{Epilogue, K_VECTOR_BYTES};
 use launch_config::pointwise::OperandList;
 use launch_config::{KernelGeometry, Refusal};
 use op_spec::Layout;
@@ -151,7 +151,14 @@ impl Transposed {
     ) -> Option<Self> {
         let geometry = problem.geometry().ok()?;
         let mut classes = Vec::new();
-        for class in shuffled(problem, dtype.size())?.into_iter().flatten() {
+        // A list with a residual or a kept value is applied to vectors of the output.
+        let row_bytes = problem.output[2] * dtype.size();
+        let list = &store.1;
+        let needs_vectors = list.has_residual() || list.functions.keeps().is_present();
+        if needs_vectors && !row_bytes.is_multiple_of(K_VECTOR_BYTES as usize) {
+            return None;
+        }
+        for class in shuffled(problem)?.into_iter().flatten() {
             let kernels = ClassKernels::ImplicitGemm(choose(&class)?);
             if !kernels.take(&store, dtype) {
                 return None;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use convfuse::graph::GraphError;
+use convfuse::graph::{GraphError, Layer};
 use convfuse::{DType, Device, EmulatorOptions, Error, Stream, Tensor, lab};
 use ndarray::{ArrayD, Axis, Slice};
 use oracle::{Case, Expected, Precision};
@@ -248,6 +248,8 @@ struct InputsOf<'a> {
     whole: DeviceCase<'a>,
     /// How the first one lies otherwise, and the tensor that does.
     laid_out: Option<(&'a MemoryLayout, Tensor)>,
+    /// Whether kernels for neighbouring channels may add in another order.
+    reorders_sums: bool,
     /// Samples that are done by themselves, with their inputs.
     parts: Vec<(Range<usize>, Tensor, Vec<Tensor>)>,
 }
@@ -282,13 +284,26 @@ impl<'a> InputsOf<'a> {
         }
         Ok(InputsOf {
             whole: DeviceCase::new(case, stream, dtype)?,
+            reorders_sums: laid_out.as_ref().is_some_and(|(layout, x)| {
+                // Transposed convolutions shuffle results to NCHW alone.
+                let transposes = case.graph.layers().iter().any(|layer| {
+                    use Layer::{ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
+                    matches!(
+                        layer,
+                        ConvTranspose1d(_) | ConvTranspose2d(_) | ConvTranspose3d(_)
+                    )
+                });
+                x.dtype() != DType::F32 && layout.is_channels_last()
+                    || transposes && x.strides()[1] == 1
+            }),
             laid_out,
             parts,
         })
     }
 
     /// The bits of `got` do not depend on how the input lies, nor on which samples are done together. In 16
-    /// bits channels-last inputs have kernels of their own, whose results are as near to what is wanted.
+    /// bits, and for transposed convolutions, channels-last inputs have kernels of their own, whose results
+    /// are as near to what is wanted.
     fn must_repeat(
         &self,
         ready: &Executable<'_>,
@@ -300,7 +315,7 @@ impl<'a> InputsOf<'a> {
             let laid_out = outputs(ready, x, &self.whole.further)?;
             verdict.runs += 1;
             let what = format!("where the input lies as {layout:?}");
-            if x.dtype() != DType::F32 && layout.is_channels_last() {
+            if self.reorders_sums {
                 let agreement = wanted.check_all(&laid_out);
                 agreement.map_err(|how| CaseFailure::wrong(format!("{how} {what}")))?;
             } else {

@@ -4,16 +4,14 @@
 //! `k = phase + padding - stride * offset` that are in the filter. All phases together read a few
 //! neighbouring columns. So a convolution over `q` with `stride` filters for each output channel, in which
 //! taps that a phase does not have are 0, computes whole rows of the output. Its tiles write neighbouring
-//! filters to neighbouring columns ([`PixelShuffle`]), and nothing has to interleave them. Rows of the output
-//! must be whole vectors: the ends of others would be written one by one, which took longer than the
-//! interleaving.
+//! filters to neighbouring columns ([`PixelShuffle`]), and nothing has to interleave them.
 //!
 //! Each phase of rows and slices is a convolution of its own, with exactly its taps, that writes rows of the
 //! output `stride` apart.
 
 use super::PhaseFiltersGeometry;
 use crate::Presence;
-use crate::implicit_gemm::{K_VECTOR_BYTES, MAX_REDUCED_FILTERS, PhaseTaps, PixelShuffle};
+use crate::implicit_gemm::{MAX_REDUCED_FILTERS, PhaseTaps, PixelShuffle};
 use op_spec::{Conv3dSpec, ConvProblem, ConvTransposeProblem};
 
 /// The most convolutions: four phases of rows, or two each of slices and rows.
@@ -49,17 +47,14 @@ fn taps(
     (taps > 0).then_some([before, taps])
 }
 
-/// The convolutions of a transposed one whose extents are checked, for elements of so many bytes; none where
-/// it is not of this form: rows of the output that are whole vectors, strides of 2 or 4 along columns, no
-/// dilation, few phases of rows and slices, each of which has taps.
+/// The convolutions of a transposed one whose extents are checked; none where it is not of this form: strides
+/// of 2 or 4 along columns, no dilation, few phases of rows and slices, each of which has taps.
 #[must_use]
 pub fn shuffled(
     problem: &ConvTransposeProblem<3>,
-    element_bytes: usize,
 ) -> Option<[Option<ShuffledClass>; MAX_CONVOLUTIONS]> {
     let [of_slices, of_rows, of_columns] = problem.stride;
     let is_of_form = matches!(of_columns, 2 | 4)
-        && (problem.output[2] * element_bytes).is_multiple_of(K_VECTOR_BYTES as usize)
         && of_slices * of_rows <= MAX_CONVOLUTIONS
         && problem.dilation == [1; 3]
         && problem.output.iter().all(|&extent| extent > 0);
@@ -84,6 +79,7 @@ pub fn shuffled(
                 plane: problem.output[0] as u32 * slice_elements,
                 slice: of_slices as u32 * slice_elements,
                 row: of_rows as u32 * columns_of_output,
+                columns: columns_of_output,
                 first: slice * slice_elements + row * columns_of_output,
                 ..of_class.shuffle
             },

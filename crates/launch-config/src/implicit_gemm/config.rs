@@ -10,7 +10,7 @@ use super::{
 };
 use crate::conv::ConvGeometry;
 use crate::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
-use crate::{Arch, LaunchShape, Presence, Refusal};
+use crate::{Arch, LaunchShape, Refusal};
 
 /// Shared memory that the system reserves in each block.
 const BLOCK_RESERVE: u32 = 1024;
@@ -398,14 +398,12 @@ impl<'a> ReformattedInput<'a> {
             filters: FilterLoader::PREPARED,
             outputs_d,
             moment_channels: 1,
-            runs: Presence::ABSENT,
             shuffle: PixelShuffle::NONE,
         };
         if geometry.taps > MAX_K_BLOCK_K_VECTORS {
             return None;
         }
         choose_pixels(&mut geometry, tile, format, device)?;
-        geometry.runs = Presence::of(tile.is_warp_specialized() && geometry.writes_runs(format));
         geometry.choose_k_blocks(format);
         geometry.interleaved_octets = [geometry.octet_k_vectors, 2 * geometry.octet_k_vectors];
         geometry.conv = *asked;

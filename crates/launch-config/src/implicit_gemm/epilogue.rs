@@ -24,10 +24,13 @@ mode! {
         STORE = 1,
         /// The same, to an NHWC output.
         STORE_NHWC = 2,
-        /// The same to an NCHW output, with a [`PixelShuffle`](super::PixelShuffle).
+        /// The same to an NCHW output whose rows are whole vectors of 16 bytes, with a
+        /// [`PixelShuffle`](super::PixelShuffle).
         STORE_SHUFFLED = 3,
         /// It reduces them before it stores them, as [`ReducedResults`](super::ReducedResults) say.
         STORE_REDUCED = 4,
+        /// As `STORE_SHUFFLED`, to other rows.
+        STORE_SHUFFLED_UNALIGNED = 5,
     }
 }
 
@@ -42,6 +45,12 @@ impl EpilogueKind {
     /// Whether results are shuffled.
     #[must_use]
     pub const fn is_shuffled(self) -> bool {
+        self.is_shuffled_to_vectors() || self.0 == Self::STORE_SHUFFLED_UNALIGNED.0
+    }
+
+    /// Whether results are shuffled into rows of whole vectors.
+    #[must_use]
+    pub const fn is_shuffled_to_vectors(self) -> bool {
         self.0 == Self::STORE_SHUFFLED.0
     }
 

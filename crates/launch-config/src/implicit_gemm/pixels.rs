@@ -140,7 +140,8 @@ impl GemmGeometry {
             octet_k_vectors: INSTRUCTION_PIXELS,
             ..self.with_pixels([d, h, w])?
         };
-        if self.epilogue.is_reduced() || self.epilogue.is_shuffled() && !flat.has_rows_of_vectors()
+        if self.epilogue.is_reduced()
+            || self.epilogue.is_shuffled_to_vectors() && !flat.has_rows_of_vectors()
         {
             return None;
         }
@@ -315,22 +316,14 @@ impl GemmGeometry {
         self.tile_d == 1 && (self.tile_h == 1 || are_rows)
     }
 
-    /// Whether tiles are written as runs of whole sectors: not where rows begin on sectors anyway.
-    pub(super) const fn writes_runs(&self, format: OperandFormat) -> bool {
-        let sector = SECTOR_BYTES / format.value_bytes();
-        !self.epilogue.is_shuffled()
-            && !self.epilogue.is_reduced()
-            && self.is_run()
-            && !self.neighbours().is_multiple_of(sector)
-    }
-
     /// Cycles that a tile takes longer because it writes sectors in parts: for each filter, at both ends of
     /// each row that does not begin on a vector, or of the run.
     pub(super) fn partial_sector_cycles(&self, tile: GemmTile, format: OperandFormat) -> u64 {
         let vector = K_VECTOR_BYTES / format.value_bytes();
         let is_aligned = self.neighbours().is_multiple_of(vector);
         let sectors = match (tile.is_warp_specialized(), self.is_run()) {
-            _ if self.epilogue.is_nhwc() || self.epilogue.is_shuffled() => 0,
+            _ if self.epilogue.is_nhwc() || self.epilogue.is_shuffled_to_vectors() => 0,
+            _ if self.epilogue.is_shuffled() => 2 * self.tile_d * self.tile_h,
             _ if self.pool_h > 0 || is_aligned => 0,
             // Whole rows of vectors.
             (true, true) if self.tile_w >= self.conv.q && self.conv.q.is_multiple_of(vector) => 0,

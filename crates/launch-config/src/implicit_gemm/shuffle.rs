@@ -24,6 +24,8 @@ pub struct PixelShuffle {
     pub slice: u32,
     /// Elements from a row of results to the next.
     pub row: u32,
+    /// Columns of the output. Filters of the last pixel may make columns beyond them, which are not written.
+    pub columns: u32,
     /// The first result's place in its plane.
     pub first: u32,
     /// The taps of phases along depth, rows and columns.
@@ -69,6 +71,7 @@ impl PixelShuffle {
         plane: 0,
         slice: 0,
         row: 0,
+        columns: u32::MAX,
         first: 0,
         taps: [PhaseTaps::ALL; 3],
     };
@@ -85,6 +88,13 @@ impl PixelShuffle {
     #[inline(always)]
     pub const fn phase(&self, filter: u32) -> u32 {
         filter & ((1 << self.shift) - 1)
+    }
+
+    /// Whether the output has the column that a filter makes of a pixel of column `q`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn has_column(&self, filter: u32, q: u32) -> bool {
+        (q << self.shift) + self.phase(filter) < self.columns
     }
 
     /// The channel of what a filter makes of a pixel, and the place in its plane.
@@ -122,7 +132,12 @@ impl GemmConfig {
         device: &GemmDevice,
         batch: Option<u64>,
     ) -> Result<Self, Refusal> {
-        let results = (None, EpilogueKind::STORE_SHUFFLED);
+        let row_bytes = u64::from(shuffle.columns) * u64::from(format.value_bytes());
+        let kind = match row_bytes.is_multiple_of(K_VECTOR_BYTES.into()) {
+            true => EpilogueKind::STORE_SHUFFLED,
+            false => EpilogueKind::STORE_SHUFFLED_UNALIGNED,
+        };
+        let results = (None, kind);
         Self::of_phases(conv, (shuffle, results), format, device, batch)
     }
 

@@ -362,23 +362,22 @@ impl GemmConfig {
         (mainloop.residency.is_resident() || pays).then_some(mainloop)
     }
 
-    /// Whether warpgroups take turns although there are filters for two tiles of a block: with f32 results
-    /// and resident filters, if that is faster. Results are written while the other warpgroup multiplies, but
-    /// each tile of filters loads its own halo tiles.
+    /// Whether warpgroups take turns although there are filters for two tiles of a block: with resident
+    /// filters, if that is faster. Results are written while the other warpgroup multiplies, but each tile of
+    /// filters loads its own halo tiles.
     fn alternates(&self, device: &GemmDevice) -> bool {
         let (g, format) = (&self.geometry, self.format);
         let mma_steps = u64::from(g.k_blocks) * u64::from(g.mma_steps);
         let multiplying = mma_steps * STEP_CYCLES;
         let outputs = u64::from(self.tile.filters() * self.tile.pixels());
-        let writing = 4 * outputs / WRITTEN_PER_CYCLE;
+        let writing = u64::from(format.value_bytes()) * outputs / WRITTEN_PER_CYCLE;
         let copying =
             u64::from(g.k_blocks) * u64::from(g.k_block_bytes(format.parts)) / COPIED_PER_CYCLE;
         let together = copying.max(2 * multiplying) + 2 * writing;
         let alternating = 2 * multiplying.max(writing).max(copying);
         let ping_pong = || self.ping_pong_mainloop(device, g.work_tiles());
         // Each tile of filters would convert the same pixels again.
-        !format.is_stored()
-            && !g.is_converted_in_producer()
+        !g.is_converted_in_producer()
             && 10 * alternating < 9 * together
             && ping_pong().is_some_and(|mainloop| mainloop.residency.is_resident())
     }

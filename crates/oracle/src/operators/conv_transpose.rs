@@ -188,7 +188,10 @@ pub(super) const CONV_TRANSPOSE2D: Cases = cases!(
     realistic: "
         dcgan 1x64x8x8 out_channels=32 kernel_size=4 stride=2 padding=1 bias=false
         unet_up 1x32x14x14 out_channels=16 kernel_size=2 stride=2
-        segmentation_head 1x32x14x14 out_channels=24 stride=2 padding=1 output_padding=1"
+        segmentation_head 1x32x14x14 out_channels=24 stride=2 padding=1 output_padding=1
+        odd_rows 2x32x13x14 out_channels=48 stride=2 padding=1
+        even_rows 1x32x9x19 out_channels=32 kernel_size=4 stride=2
+        rows_of_4_phases 1x24x7x11 out_channels=24 kernel_size=[3,7] stride=[1,4] padding=[1,2]"
 );
 
 pub(super) const CONV_TRANSPOSE3D: Cases = cases!(
@@ -205,5 +208,6 @@ pub(super) const CONV_TRANSPOSE3D: Cases = cases!(
         nan_and_infinities 1x4x3x4x5 out_channels=4 kernel_size=[3,2,2] stride=[2,1,2] special",
     realistic: "
         volume_up 1x16x4x7x7 out_channels=16 kernel_size=2 stride=2
-        decoder 1x16x4x6x6 out_channels=8 stride=2 padding=1 output_padding=1"
+        decoder 1x16x4x6x6 out_channels=8 stride=2 padding=1 output_padding=1
+        odd_rows_of_volumes 1x16x3x5x7 out_channels=32 stride=2 padding=1"
 );

@@ -93,7 +93,7 @@ fn cases() -> Vec<Case> {
             &[&[2, 16, 6, 7], &[1, 16, 12, 16]],
             &["conv2d batch_norm mul | add | relu"],
         ),
-        // Phases that are interleaved, or shuffled into rows of whole vectors.
+        // Phases that are interleaved, or shuffled into rows of the output.
         case(
             32,
             vec![

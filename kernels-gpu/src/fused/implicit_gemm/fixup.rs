@@ -307,7 +307,8 @@ impl<T: Storage> Written<'_, T> {
                     place.z + d
                 };
                 let (z, p, q) = (slice, place.p + h, place.q + w);
-                if word != OUTSIDE && z < conv.z && p < conv.p && q < conv.q {
+                let is_inside = word != OUTSIDE && z < conv.z && p < conv.p && q < conv.q;
+                if is_inside && shuffle.has_column(channel, q) {
                     let at = ((z * conv.p + p) * conv.q + q) as usize;
                     let to = match self.without_norm.rounded {
                         Some(_) => (sample * pixels + at) * channels + channel as usize,

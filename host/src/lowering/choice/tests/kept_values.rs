@@ -37,6 +37,34 @@ fn transposed_convolutions_meet_a_residual_where_results_are_shuffled() {
     }
 }
 
+/// Columns of the last phases may be beyond an output, whose rows need not be whole vectors, unless a
+/// residual is added or a value is kept.
+#[test]
+fn transposed_convolutions_shuffle_into_rows_of_any_length() {
+    let chosen_for = |layers: Vec<Layer>, dtype| {
+        let chain = Chain::new(32, layers).unwrap();
+        let chosen = chosen(&chain, &[2, 32, 16, 16], dtype, &H200, &Options::default());
+        chosen.unwrap()[0].facts.config.clone()
+    };
+    for dtype in [DType::F32, DType::F16] {
+        for output_padding in [0, 1] {
+            for kernel_size in [3, 4, 5] {
+                let up = Layer::conv_transpose2d("up", 64, kernel_size).stride(2);
+                let up = Layer::from(up.padding(1).output_padding(output_padding));
+                let has_vectors = (33 + kernel_size + output_padding - 4) % 4 == 0;
+                let alone = chosen_for(vec![up.clone(), Layer::relu()], dtype);
+                assert!(
+                    alone.ends_with("results are shuffled into the output"),
+                    "{alone}"
+                );
+                let added = chosen_for(vec![up, Layer::add("residual")], dtype);
+                let is_shuffled = added.ends_with("results are shuffled into the output");
+                assert!(dtype != DType::F32 || is_shuffled == has_vectors, "{added}");
+            }
+        }
+    }
+}
+
 /// Where a kernel cannot keep a value, or a list is too long for it, the region ends with the value.
 #[test]
 fn values_are_kept_within_a_launch() {

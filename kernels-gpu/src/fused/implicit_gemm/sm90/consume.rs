@@ -9,6 +9,7 @@ use launch_config::implicit_gemm::{
     GemmGeometry, K_VECTOR_VALUES, MMA_BATCH_STEPS, WARP_SPECIALIZED,
 };
 
+use super::super::format::Format;
 use super::super::place::Place;
 use super::super::tables::{may_convert_in_producer, span_shift};
 use super::cluster_reduce;
@@ -90,19 +91,29 @@ unsafe fn layout<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
 
 /// Stages to release: the filter stage of the MMA batch before, and the halo stage of the K block that it
 /// ended.
+#[derive(Default)]
 struct Used {
-    filters: u32,
+    filters: Option<u32>,
     halo: Option<u32>,
 }
 
 impl Used {
     #[inline(always)]
-    unsafe fn release(&self, filters: &Pipeline, halos: &Pipeline) {
-        release(filters.empty(self.filters));
-        if let Some(halo) = self.halo {
-            release(halos.empty(halo));
+    unsafe fn release(&mut self, filters: &Pipeline, halos: &Pipeline) {
+        if let Some(stage) = self.filters.take() {
+            release(filters.empty(stage));
+        }
+        if let Some(stage) = self.halo.take() {
+            release(halos.empty(stage));
         }
     }
+}
+
+/// Whether a halo stage is released as soon as its MMAs are over, not when those of the next K block have
+/// begun. Evaluated each time: keeping the condition would take a register.
+#[inline(always)]
+fn releases_early<F: Format>(memory: &Memory) -> bool {
+    may_convert_in_producer::<F>() && memory.mainloop.releases_early()
 }
 
 /// The mainloop and the epilogue of all of the block's work that is the warpgroup's.
@@ -161,68 +172,76 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
             memory.may_begin(warpgroup).wait(parity ^ 1 ^ warpgroup);
         }
         let layout = layout::<F, SUMS>(g, parts);
+        // The MMA batch from step `step` of the K block on, of filters and pixels that begin at these units.
+        let multiply = |sums, step: u32, [filters_at, pixels_at]: [u32; 2]| {
+            let filter = |i: u32| {
+                let first = filters_at + i * step_parts * MMA_STEP_UNITS;
+                MatrixDescriptor::laid_out(first, FILTER_LAYOUT)
+            };
+            let pixel = |i: u32| {
+                let first = pixels_at + memory.offsets.load(step + i);
+                MatrixDescriptor::laid_out(first, layout)
+            };
+            let filter_operands = Operands {
+                first: [filter(0), filter(1), filter(2)],
+                low: MMA_STEP_UNITS,
+            };
+            let pixel_operands = Operands {
+                first: [pixel(0), pixel(1), pixel(2)],
+                low: g.halo_k_vectors,
+            };
+            // Computed for each MMA batch, or it would take a register.
+            let to_next = opaque::to_compiler(g.interleaved_octets[0]);
+            let second = if F::INTERLEAVED {
+                to_next
+            } else {
+                HALF_OCTETS * to_next
+            };
+            F::multiply(sums, filter_operands, pixel_operands, second)
+        };
         let mut sums = F::zeros();
-        let mut used: Option<Used> = None;
+        let mut used = Used::default();
         let [mut k_block, end_k_block] = work.k_blocks();
+        // Resident filters were waited for in the first round, and are not released.
+        let has_filters = F::LEAVES_IN_FLIGHT && round > 0 && filter_pipeline.wraps == 0;
+        let mut filters_at = first_filters;
         while k_block < end_k_block {
             halo_pipeline.full(halo.stage).wait(halo.parity);
             let pixels_at = first_pixels + halo.stage * stage_units;
             let mut step = 0;
             while step < g.mma_steps {
-                // Resident filters were waited for in the first round.
-                if round == 0 || filter_pipeline.wraps == 1 {
+                let mut end = g.mma_steps;
+                if !has_filters {
                     filter_pipeline.full(filters.stage).wait(filters.parity);
+                    filters_at = first_filters + filters.stage * tiles * mma_batch_units;
+                    end = step + MMA_BATCH_STEPS;
                 }
-                let filters_at = first_filters + filters.stage * tiles * mma_batch_units;
-                let filter = |i: u32| {
-                    let first = filters_at + i * step_parts * MMA_STEP_UNITS;
-                    MatrixDescriptor::laid_out(first, FILTER_LAYOUT)
-                };
-                let pixel = |i: u32| {
-                    let first = pixels_at + memory.offsets.load(step + i);
-                    MatrixDescriptor::laid_out(first, layout)
-                };
-                let filter_operands = Operands {
-                    first: [filter(0), filter(1), filter(2)],
-                    low: MMA_STEP_UNITS,
-                };
-                let pixel_operands = Operands {
-                    first: [pixel(0), pixel(1), pixel(2)],
-                    low: g.halo_k_vectors,
-                };
-                // Computed for each MMA batch, or it would take a register.
-                let to_next = opaque::to_compiler(g.interleaved_octets[0]);
-                let second = if F::INTERLEAVED {
-                    to_next
-                } else {
-                    HALF_OCTETS * to_next
-                };
-                sums = F::multiply(sums, filter_operands, pixel_operands, second);
-                step += MMA_BATCH_STEPS;
-                let now = Used {
-                    filters: filters.stage,
-                    halo: (step == g.mma_steps).then_some(halo.stage),
-                };
-                let over = if F::LEAVES_IN_FLIGHT {
-                    used.replace(now)
-                } else {
-                    Some(now)
-                };
-                if let Some(over) = over {
-                    over.release(&filter_pipeline, &halo_pipeline);
-                }
-                // Else the stage would be released when the next K block is full, and a producer that
-                // converts it would wait for other producers.
-                if may_convert_in_producer::<F>()
-                    && step == g.mma_steps
-                    && memory.mainloop.releases_early()
-                {
-                    F::settle(&sums);
-                    if let Some(over) = used.take() {
-                        over.release(&filter_pipeline, &halo_pipeline);
+                loop {
+                    opaque::not_unrolled();
+                    sums = multiply(sums, step, [filters_at, pixels_at]);
+                    F::settle_older(&sums);
+                    filters_at += tiles * mma_batch_units;
+                    step = opaque::to_compiler(step + MMA_BATCH_STEPS);
+                    if F::LEAVES_IN_FLIGHT {
+                        used.release(&filter_pipeline, &halo_pipeline);
+                    }
+                    if step == end {
+                        break;
                     }
                 }
-                filters = filters.next(&filter_pipeline);
+                used = Used {
+                    filters: (!has_filters).then_some(filters.stage),
+                    halo: (step == g.mma_steps).then_some(halo.stage),
+                };
+                // Else the stage would be released when the next K block is full, and a producer that
+                // converts it would wait for other producers.
+                if !F::LEAVES_IN_FLIGHT || step == g.mma_steps && releases_early::<F>(memory) {
+                    F::settle(&sums);
+                    used.release(&filter_pipeline, &halo_pipeline);
+                }
+                if !has_filters {
+                    filters = filters.next(&filter_pipeline);
+                }
             }
             halo = halo.next(&halo_pipeline);
             k_block += 1;
@@ -234,7 +253,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
             filters = filters.skip(mma_batches(g), &filter_pipeline);
         }
         let more = rounds.work_tile(round + 1) < g.work_tiles() as u32;
-        // Divisions, while the last MMA batch runs.
+        // Divisions and a load, while the last MMA batch runs.
         let place = Place::of(rounds.work_tile(round), g);
         let place = Place {
             sample: opaque::to_compiler(place.sample),
@@ -243,10 +262,12 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
             p: opaque::to_compiler(place.p),
             q: opaque::to_compiler(place.q),
         };
-        let mut sums = F::finish(sums);
-        if let Some(over) = used {
-            over.release(&filter_pipeline, &halo_pipeline);
+        let mut input_descale = 1.0;
+        if F::OPERANDS.scaled {
+            input_descale = output.scales.descale(place.sample);
         }
+        let mut sums = F::finish(sums);
+        used.release(&filter_pipeline, &halo_pipeline);
         let is_mine = work.split_k == 1
             || cluster_reduce::is_owner(g, memory.mainloop, memory.format, parity, more, &mut sums);
         if is_mine {
@@ -255,7 +276,8 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
                 tile: rounds.work_tile(round) - place.sample * g.pixel_tiles(),
                 ..place
             };
-            Results::<F, SUMS, E>::new(work, memory.mainloop, output, &place).finish(sums);
+            let results = Results::<F, SUMS, E>::new(work, memory.mainloop, output, &place);
+            results.finish(sums, input_descale);
         }
         round += 1;
     }

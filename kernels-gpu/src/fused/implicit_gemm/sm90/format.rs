@@ -48,7 +48,7 @@ impl Operands {
 pub(super) trait WarpSpecializedFormat<const SUMS: usize>: Format {
     /// The accumulators, perhaps of MMAs in flight.
     type Sums;
-    /// Whether [`multiply`](Self::multiply) leaves its MMA batch in flight.
+    /// Whether [`multiply`](Self::multiply) leaves MMA batches in flight.
     const LEAVES_IN_FLIGHT: bool;
     /// Whether an MMA batch multiplies the even octets of pixels, then the odd ones, which are of another
     /// strip where there are two.
@@ -68,6 +68,12 @@ pub(super) trait WarpSpecializedFormat<const SUMS: usize>: Format {
         pixels: Operands,
         second: u32,
     ) -> Self::Sums;
+
+    /// Waits for all MMAs in flight but those of the latest MMA batch.
+    ///
+    /// # Safety
+    /// All threads of a warpgroup make this call.
+    unsafe fn settle_older(sums: &Self::Sums);
 
     /// Waits for all MMAs in flight.
     ///
@@ -108,9 +114,12 @@ macro_rules! accumulates_in_flight {
 
             #[inline(always)]
             unsafe fn multiply(sums: Self::Sums, filters: Operands, pixels: Operands, second: u32) -> Self::Sums {
-                let sums = start!($interleaved, $add, sums, filters, pixels, second);
+                start!($interleaved, $add, sums, filters, pixels, second)
+            }
+
+            #[inline(always)]
+            unsafe fn settle_older(sums: &Self::Sums) {
                 sums.wait_for_older::<1>();
-                sums
             }
 
             #[inline(always)]
@@ -170,6 +179,9 @@ impl<const SUMS: usize> WarpSpecializedFormat<SUMS> for F16x2 {
     }
 
     #[inline(always)]
+    unsafe fn settle_older(_: &Self::Sums) {}
+
+    #[inline(always)]
     unsafe fn settle(_: &Self::Sums) {}
 
     #[inline(always)]
@@ -222,12 +234,16 @@ macro_rules! accumulates_with_promotion {
                 let PromotedSums { mma_batches, count, mut promoted } = kept;
                 let mma_batches = wgmma::$add(mma_batches, &filters.first, &pixels.first);
                 if count + 1 < PROMOTION_MMA_BATCHES {
-                    mma_batches.wait_for_older::<1>();
                     return PromotedSums { mma_batches, count: count + 1, promoted };
                 }
                 promote(&mut promoted, &mma_batches.wait::<0>());
                 let mma_batches = InFlight::at_rest(const { [0.0; $sums] });
                 PromotedSums { mma_batches, count: 0, promoted }
+            }
+
+            #[inline(always)]
+            unsafe fn settle_older(kept: &Self::Sums) {
+                kept.mma_batches.wait_for_older::<1>();
             }
 
             #[inline(always)]

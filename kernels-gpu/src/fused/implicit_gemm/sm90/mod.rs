@@ -23,6 +23,7 @@
 //!                                       for each MMA batch: wait until its filter stage is full; start wgmma
 //!                                           wait for the MMA batch before; release its filter stage, and its halo stage
 //!                                           behind the last MMA batch of a K block
+//!                                       (resident filters are waited for in the first round alone)
 //!                                   epilogue: value = accumulator * descale + bias; moments; y = value
 //! ```
 //! `launch_config::implicit_gemm::sm90` has the tiles, the stages and the layout of shared memory.
@@ -72,7 +73,6 @@ mod reduced;
 mod reduced_fixup;
 mod results;
 mod rows;
-mod runs;
 mod share;
 mod shared_rows;
 mod shuffled;

@@ -166,19 +166,19 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         }
     }
 
-    /// Writes the warp's output and moments of the tile.
+    /// Writes the warp's output and moments of the tile, whose sample has this reciprocal scale.
     ///
     /// # Safety
     /// All lanes of the warp make this call together.
     #[inline(always)]
-    pub(super) unsafe fn finish(&self, mut sums: [f32; SUMS]) {
+    pub(super) unsafe fn finish(&self, mut sums: [f32; SUMS], input_descale: f32) {
         let g = &self.g;
         let is_whole =
             g.tile_pixels() == WARP_SPECIALIZED.pixels() && is_within(&self.made(), self.place);
         let mut seen = false;
         let mut half = self.first_half;
         loop {
-            seen |= self.finish_half(&mut sums, half, is_whole);
+            seen |= self.finish_half(&mut sums, half, is_whole, input_descale);
             if SUMS == HALF_SUMS || half + 1 == HALVES {
                 break;
             }
@@ -197,19 +197,25 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
     /// Writes half `half` of the pixels, whose accumulators are the first [`HALF_SUMS`]. Without a norm,
     /// returns whether one of its results needs the fix-up.
     #[inline(always)]
-    unsafe fn finish_half(&self, sums: &mut [f32; SUMS], half: u32, is_whole: bool) -> bool {
-        let seen = self.scale(sums);
+    unsafe fn finish_half(
+        &self,
+        sums: &mut [f32; SUMS],
+        half: u32,
+        is_whole: bool,
+        input_descale: f32,
+    ) -> bool {
+        let seen = self.scale(sums, input_descale);
         unroll!(2, |staged_tile| {
             if staged_tile < Self::STAGED_TILES {
                 // All lanes have read the previous staged tile.
                 warp::sync_warp(warp::ALL_LANES);
-                let first = half * HALF_PIXELS + staged_tile as u32 * Self::STAGED_PIXELS;
-                E::stage(self, sums, staged_tile, first);
+                E::stage(self, sums, staged_tile);
                 warp::sync_warp(warp::ALL_LANES);
                 if staged_tile == 0 && E::HAS_NORM {
                     // All values of the half have been rounded: f32 are as they are.
                     self.take_moments(sums, half, is_whole);
                 }
+                let first = half * HALF_PIXELS + staged_tile as u32 * Self::STAGED_PIXELS;
                 E::write(self, first);
             }
         });
@@ -333,11 +339,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
     /// Undoes the scaling and adds the bias. Without a norm, also applies the epilogue up to the rounding,
     /// and returns whether a result needs the fix-up.
     #[inline(always)]
-    unsafe fn scale(&self, sums: &mut [f32; SUMS]) -> bool {
-        let mut input_descale = 1.0;
-        if F::OPERANDS.scaled {
-            input_descale = self.output.scales.descale(self.place.sample);
-        }
+    unsafe fn scale(&self, sums: &mut [f32; SUMS], input_descale: f32) -> bool {
         let mut seen = false;
         unroll!(2, |i| {
             let filter = self.lane / 4 + 8 * i as u32;

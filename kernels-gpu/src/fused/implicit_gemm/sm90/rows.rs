@@ -3,6 +3,8 @@
 //! Values are in their final form before, so a store to the output is a load, an address, and a check that
 //! the filter exists.
 
+use core::mem::size_of;
+
 use cuda_std::global::GlobalMut;
 use cuda_std::{Storage, opaque};
 use launch_config::WARP_THREADS;
@@ -19,38 +21,10 @@ use crate::parts::unroll::unroll;
 const ROWS_IN_FLIGHT: usize = 8;
 
 impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
-    /// Stores staged tile `number` of a half, whose pixels are those from `first` on, to rows in shared
-    /// memory, or to windows of the output where the tile is written as a run.
-    ///
-    /// # Safety
-    /// As of [`TileEpilogue::stage`].
-    #[inline(always)]
-    pub(super) unsafe fn stage_rows(&self, sums: &mut [f32; SUMS], number: usize, first: u32) {
-        if self.writes_runs() {
-            self.store_run(sums, (number, first));
-        } else {
-            self.store(sums, number);
-        }
-    }
-
-    /// Writes these rows, or windows.
-    ///
-    /// # Safety
-    /// As of [`TileEpilogue::write`].
-    #[inline(always)]
-    pub(super) unsafe fn write_rows(&self, first: u32) {
-        if self.writes_runs() {
-            // Recomputed: it would else take registers beside the accumulators.
-            self.write_run(&self.run(opaque::to_compiler(first)));
-        } else {
-            self.write(first);
-        }
-    }
-
     /// Stores staged tile `staged_tile` of a half to shared memory, and rounds its accumulators to the
     /// storage type, so that moments are those of the values that the norm will read.
     #[inline(always)]
-    unsafe fn store(&self, sums: &mut [f32; SUMS], staged_tile: usize) {
+    pub(super) unsafe fn stage_rows(&self, sums: &mut [f32; SUMS], staged_tile: usize) {
         let octets = HALF_OCTETS as usize / Self::STAGED_TILES;
         let places = self.rows.of_lane(self.lane);
         unroll!(16, |n| {
@@ -71,7 +45,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// # Safety
     /// All lanes of the warp make this call, after a warp barrier behind the stores of the rows.
     #[inline(always)]
-    unsafe fn write(&self, first: u32) {
+    pub(super) unsafe fn write_rows(&self, first: u32) {
         let g = &self.g;
         let (values, words) = (self.rows.0, self.rows.0.cast::<u32>());
         let of_word = Rows::<F::Stored>::OF_WORD;
@@ -83,7 +57,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
                 |from| words.load_vec::<4>(from),
                 |to, four| GlobalMut::<u32>::new(to.cast(), 4).store_vec(0, four),
             );
-        } else if of_word > 1 && neighbours.is_multiple_of(2 * of_word) {
+        } else if neighbours.is_multiple_of(2 * of_word) {
             self.write_by(
                 first,
                 [2 * of_word, of_word],
@@ -117,47 +91,52 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
         load: impl Fn(u32) -> V,
         store: impl Fn(*mut F::Stored, V),
     ) {
-        let conv = &self.g.conv;
-        let spatial = conv.output_pixels() as usize;
         // Recomputed for each half: values derived from it would else take too many registers.
         let lane = opaque::to_compiler(self.lane);
         let limits = self.limits();
+        let conv = &self.g.conv;
+        let spatial = conv.output_pixels();
         let of_tile = (self.first_slice() * conv.p + self.place.p) * conv.q + self.place.q;
         let (pixels, pitch) = (Rows::<F::Stored>::PIXELS, Rows::<F::Stored>::PITCH);
         // Lanes along the pixels of a row, and filters that the warp's lanes cover at a time.
         let lanes = (pixels / together).min(WARP_THREADS);
         let step = WARP_THREADS / lanes;
-        // In a round each lane writes eight rows of its pixels.
-        let (of_round, groups) = (
-            lanes * together,
-            WARP_FILTERS / (ROWS_IN_FLIGHT as u32 * step),
-        );
-        let rounds = groups * (pixels / of_round);
-        let mut round = 0;
+        let filter = lane / lanes;
+        let mut pixel = lane % lanes * together;
         loop {
             opaque::not_unrolled();
-            let pixel = round / groups * of_round + lane % lanes * together;
-            let filter = round % groups * ROWS_IN_FLIGHT as u32 * step + lane / lanes;
             if is_inside(limits, self.memory.pixels.load(first + pixel)) {
                 let position = of_tile + self.memory.positions.load(first + pixel);
-                let to = self.plane(filter) * spatial + position as usize;
-                let mut to = self.output.y.wrapping_add(to);
+                let to = self.plane(filter) * spatial as usize + position as usize;
+                let to = self.output.y.wrapping_add(to);
                 let from = (filter * pitch + pixel) / of_element;
-                // All loads are issued before the first store waits for one.
-                let of = |i: u32| load(from + i * (step * pitch / of_element));
-                let rows = [of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7)];
-                unroll!(8, |i| {
-                    if filter + i as u32 * step < self.filters {
-                        store(to, rows[i]);
+                unroll!(2, |group| {
+                    let row = |i: usize| (ROWS_IN_FLIGHT * group + i) as u32 * step;
+                    if row(0) < WARP_FILTERS {
+                        // All loads are issued before the first store waits for one.
+                        let of = |i: usize| load(from + row(i) * (pitch / of_element));
+                        let rows = [of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7)];
+                        unroll!(8, |i| {
+                            if filter + row(i) < self.filters {
+                                store(planes_behind(to, spatial, row(i)), rows[i]);
+                            }
+                        });
                     }
-                    to = to.wrapping_add(step as usize * spatial);
                 });
             }
-            if round + 1 == rounds {
+            pixel = opaque::to_compiler(pixel + lanes * together);
+            if pixel >= pixels {
                 break;
             }
-            round = opaque::to_compiler(round + 1);
         }
     }
 }
 const _: () = assert!(ROWS_IN_FLIGHT == 8 && WARP_FILTERS == 2 * ROWS_IN_FLIGHT as u32);
+
+/// `to`, `planes` planes of `spatial` elements further: a multiplication that waits for no other plane's.
+#[inline(always)]
+pub(super) fn planes_behind<T>(to: *mut T, spatial: u32, planes: u32) -> *mut T {
+    let bytes = opaque::to_compiler(planes * size_of::<T>() as u32);
+    let bytes = u64::from(spatial) * u64::from(bytes);
+    to.cast::<u8>().wrapping_add(bytes as usize).cast()
+}

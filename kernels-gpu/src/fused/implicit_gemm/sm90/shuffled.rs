@@ -1,8 +1,8 @@
 //! The store of a warp's results where neighbouring filters are neighbouring columns of the output.
 //!
 //! A row of results in shared memory has the columns of one channel: those that its filters make of each
-//! pixel side by side. Rows of the output are whole vectors of 16 bytes, which lanes copy. A list with a
-//! residual is applied on the way, to four neighbouring columns at a time: results are rounded already.
+//! pixel side by side. Lanes copy neighbouring columns. A list with a residual is applied on the way, to four
+//! columns at a time, where rows of the output are whole vectors: results are rounded already.
 
 use core::mem::size_of;
 
@@ -16,6 +16,7 @@ use super::super::format::Format;
 use super::super::results::is_inside;
 use super::super::tables::from_word;
 use super::results::{HALF_SUMS, Results, elements};
+use super::rows::planes_behind;
 use super::shared_rows::Rows;
 use super::tile_epilogue::Stored;
 use crate::parts::pointwise::{Kept, apply_with};
@@ -84,65 +85,97 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         });
     }
 
-    /// Writes the rows to the output, from pixel `first` of the tile on.
+    /// Writes the rows to the output, from pixel `first` of the tile on: 16 bytes at a time where rows of the
+    /// output are whole vectors of them, else two columns, or one.
     ///
     /// # Safety
     /// All lanes of the warp make this call, after a warp barrier behind the stores of the rows.
     #[inline(always)]
     pub(super) unsafe fn write_shuffled(&self, first: u32) {
-        let shuffle = self.shuffle();
         let of_vector = K_VECTOR_BYTES / size_of::<F::Stored>() as u32;
-        let plane = shuffle.plane as usize;
+        let (values, words) = (self.rows.0, self.rows.0.cast::<u32>());
+        let columns = opaque::to_compiler(self.g.shuffle.columns);
+        if columns.is_multiple_of(of_vector) {
+            self.write_columns(
+                first,
+                of_vector,
+                |from| words.load_vec::<4>(from / Rows::<F::Stored>::OF_WORD),
+                |to, four| GlobalMut::<u32>::new(to.cast(), 4).store_vec(0, four),
+            );
+        } else if columns.is_multiple_of(2) {
+            self.write_columns(
+                first,
+                2,
+                |from| values.load_vec::<2>(from),
+                |to, two| GlobalMut::new(to, 2).store_vec(0, two),
+            );
+        } else {
+            self.write_columns(
+                first,
+                1,
+                |from| values.load(from),
+                |to, one| GlobalMut::new(to, 1).store(0, one),
+            );
+        }
+    }
+
+    /// Writes the rows `together` columns at a time, which are consecutive over the lanes. `load` takes the
+    /// index of a value.
+    #[inline(always)]
+    unsafe fn write_columns<V: Copy>(
+        &self,
+        first: u32,
+        together: u32,
+        load: impl Fn(u32) -> V,
+        store: impl Fn(*mut F::Stored, V),
+    ) {
+        let shuffle = self.shuffle();
         let channels = self.filters >> shuffle.shift;
-        let row_words = FILTER_WORDS << shuffle.shift;
-        let words = self.rows.0.cast::<u32>();
-        // The vectors of a row are one for each lane, or several.
-        let vectors = (Rows::<F::Stored>::PIXELS / of_vector) << shuffle.shift;
-        let mut vector = opaque::to_compiler(self.lane);
-        while vector < vectors {
+        let row = (FILTER_WORDS * Rows::<F::Stored>::OF_WORD) << shuffle.shift;
+        let mut column = opaque::to_compiler(self.lane) * together;
+        while column < Rows::<F::Stored>::PIXELS << shuffle.shift {
             opaque::not_unrolled();
-            let pixel = first + ((vector * of_vector) >> shuffle.shift);
-            if let Some(first) = self.columns_of(&shuffle, pixel) {
-                let mut to = self.output.y.wrapping_add(first);
-                let mut from = vector * (K_VECTOR_BYTES / 4);
+            if let Some(to) = self.place_of(&shuffle, first, column) {
+                let mut to = self.output.y.wrapping_add(to);
+                let mut from = column;
                 let mut left = channels;
                 while left > 0 {
                     opaque::not_unrolled();
                     // All loads are issued before the first store waits for one. A warp has rows of all
                     // channels, of which it writes those that exist.
-                    let of = |i: u32| words.load_vec::<4>(from + i * row_words);
+                    let of = |i: u32| load(from + i * row);
                     let rows = [of(0), of(1), of(2), of(3)];
                     unroll!(4, |i| {
                         if (i as u32) < left {
-                            GlobalMut::<u32>::new(to.cast(), 4).store_vec(0, rows[i]);
+                            store(planes_behind(to, shuffle.plane, i as u32), rows[i]);
                         }
-                        to = to.wrapping_add(plane);
                     });
-                    from += ROWS_IN_FLIGHT as u32 * row_words;
+                    to = planes_behind(to, shuffle.plane, ROWS_IN_FLIGHT as u32);
+                    from += ROWS_IN_FLIGHT as u32 * row;
                     left = left.saturating_sub(ROWS_IN_FLIGHT as u32);
                 }
             }
-            vector = opaque::to_compiler(vector + WARP_THREADS);
+            column = opaque::to_compiler(column + together * WARP_THREADS);
         }
     }
 
-    /// Where the columns of pixel `pixel` of the tile begin in the output, for the warp's first channel; none
-    /// beyond the output's end.
+    /// Where column `column` of the rows, which are of the pixels from `first` on, lies in the output, for
+    /// the warp's first channel; none beyond the output's end.
     #[inline(always)]
-    unsafe fn columns_of(&self, shuffle: &PixelShuffle, pixel: u32) -> Option<usize> {
+    unsafe fn place_of(&self, shuffle: &PixelShuffle, first: u32, column: u32) -> Option<usize> {
         let (g, place) = (&self.g, self.place);
-        let word = self.memory.pixels.load(pixel);
-        if !is_inside(self.limits(), word) {
+        let word = self.memory.pixels.load(first + (column >> shuffle.shift));
+        let [d, h, w] = from_word(word);
+        let of_row = ((place.q + w) << shuffle.shift) + shuffle.phase(column);
+        if !is_inside(self.limits(), word) || of_row >= shuffle.columns {
             return None;
         }
-        let [d, h, w] = from_word(word);
         let slice = self.first_slice() + d * g.outputs_d;
         let row = shuffle.first + slice * shuffle.slice + (place.p + h) * shuffle.row;
-        let position = row + ((place.q + w) << shuffle.shift);
         let of_output = (g.conv.output_channels() >> shuffle.shift) as usize;
         let channel = place.sample as usize * of_output;
         let channel = channel + (self.channel >> shuffle.shift) as usize;
-        Some(channel * shuffle.plane as usize + position as usize)
+        Some(channel * shuffle.plane as usize + (row + of_row) as usize)
     }
 
     /// The same as [`write_shuffled`](Self::write_shuffled) through the list, four columns at a time.
@@ -166,7 +199,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         while vector < vectors {
             opaque::not_unrolled();
             let column = vector * COLUMNS;
-            let Some(first) = self.columns_of(&shuffle, first + (column >> shuffle.shift)) else {
+            let Some(first) = self.place_of(&shuffle, first, column) else {
                 vector = opaque::to_compiler(vector + WARP_THREADS);
                 continue;
             };

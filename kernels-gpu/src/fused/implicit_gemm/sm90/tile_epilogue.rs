@@ -27,8 +27,8 @@ pub(super) trait TileEpilogue: Sized {
         }
     }
 
-    /// Stores staged tile `number` of a half, whose pixels are those from `first` on, to shared memory. What
-    /// it leaves in `sums` is what moments are taken of.
+    /// Stores staged tile `number` of a half to shared memory. What it leaves in `sums` is what moments are
+    /// taken of.
     ///
     /// # Safety
     /// No lane reads the previous staged tile any more.
@@ -36,7 +36,6 @@ pub(super) trait TileEpilogue: Sized {
         results: &Results<'_, F, SUMS, Self>,
         sums: &mut [f32; SUMS],
         number: usize,
-        first: u32,
     );
 
     /// Writes the staged tile, whose pixels are those from `first` on, to the output.
@@ -82,9 +81,8 @@ impl TileEpilogue for WithMoments {
         results: &Results<'_, F, SUMS, Self>,
         sums: &mut [f32; SUMS],
         number: usize,
-        first: u32,
     ) {
-        results.stage_rows(sums, number, first);
+        results.stage_rows(sums, number);
     }
 
     #[inline(always)]
@@ -120,12 +118,11 @@ impl TileEpilogue for Stored {
         results: &Results<'_, F, SUMS, Self>,
         sums: &mut [f32; SUMS],
         number: usize,
-        first: u32,
     ) {
         if results.is_shuffled() {
             results.store_shuffled(sums, number);
         } else {
-            results.stage_rows(sums, number, first);
+            results.stage_rows(sums, number);
         }
     }
 
@@ -153,7 +150,6 @@ impl TileEpilogue for StoredNhwc {
         results: &Results<'_, F, SUMS, Self>,
         sums: &mut [f32; SUMS],
         number: usize,
-        _: u32,
     ) {
         results.store_pixels(sums, number);
     }
@@ -176,7 +172,6 @@ impl TileEpilogue for Reduced {
         results: &Results<'_, F, SUMS, Self>,
         sums: &mut [f32; SUMS],
         number: usize,
-        _: u32,
     ) {
         results.store_windows(sums, number);
     }
