@@ -28,7 +28,7 @@ include!("channels_last_bugs.rs");
 include!("ping_pong_bugs.rs");
 include!("split_bugs.rs");
 include!("nhwc_bugs.rs");
-include!("run_bugs.rs");
+include!("written_bugs.rs");
 include!("hardware_bugs.rs");
 include!("gemm_bugs.rs");
 
@@ -86,7 +86,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=ping_pong_bugs.rs");
     println!("cargo::rerun-if-changed=split_bugs.rs");
     println!("cargo::rerun-if-changed=nhwc_bugs.rs");
-    println!("cargo::rerun-if-changed=run_bugs.rs");
+    println!("cargo::rerun-if-changed=written_bugs.rs");
     println!("cargo::rerun-if-changed=hardware_bugs.rs");
     println!("cargo::rerun-if-changed=gemm_bugs.rs");
     println!("cargo::rerun-if-changed=build.rs");
@@ -162,7 +162,7 @@ impl Copy {
             PING_PONG_BUGS,
             SPLIT_BUGS,
             NHWC_BUGS,
-            RUN_BUGS,
+            WRITTEN_BUGS,
             HARDWARE_BUGS,
             GEMM_BUGS,
         ]

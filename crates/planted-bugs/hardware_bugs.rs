@@ -106,10 +106,10 @@ bugs! {
         halos_of_warp_specialized_tiles_start_in_32_bits, far_products::warp_specialized::<f16>,
             "        let mut from = «part * plane_words» + first;"
                 => "(part as u32).wrapping_mul(plane_words as u32) as usize";
-    "fused/implicit_gemm/sm90/runs.rs":
+    "fused/implicit_gemm/sm90/rows.rs":
         warp_specialized_tiles_are_written_in_32_bits, far_products::warp_specialized::<f16>,
-            "let first = «first + (of_tile + run.first) as usize»;"
-                => "(first + (of_tile + run.first) as usize) as u32 as usize";
+            "let to = «self.plane(filter) * spatial as usize + position as usize»;"
+                => "(self.plane(filter) as u32).wrapping_mul(spatial).wrapping_add(position) as usize";
     "fused/implicit_gemm/halo.rs":
         halos_start_in_32_bits, far_products::narrow::<F16x2>,
             "        let from = «part * plane_k_vectors» + first as usize;"

@@ -85,8 +85,6 @@ bugs! {
         warp_specialized_stage_is_free_before_the_chain_before_is_over, implicit_gemm::warp_specialized::<f16>,
             "                «sums.wait_for_older::<1>();»" => "sums.wait_for_older::<2>();";
     "fused/implicit_gemm/sm90/consume.rs":
-        warp_specialized_stages_of_the_chain_under_way_are_given_back, implicit_gemm::warp_specialized::<f16>,
-            "«used.replace(now)»" => "Some(now)";
         warp_specialized_halo_is_given_back_after_each_chain, implicit_gemm::warp_specialized::<f16>,
             "halo: «(step == g.mma_steps).then_some(halo.stage)»," => "Some(halo.stage)";
         warp_specialized_filters_are_multiplied_before_they_arrive, implicit_gemm::warp_specialized::<f16>,
@@ -100,14 +98,14 @@ bugs! {
         warp_specialized_warpgroups_share_the_first_half, implicit_gemm::warp_specialized::<f16>,
             "«first_half * half_units»;" => "0";
         warp_specialized_low_parts_of_filters_are_half_a_step_away, implicit_gemm::warp_specialized::<F16x2>,
-            "                    low: «MMA_STEP_UNITS»," => "MMA_STEP_UNITS / 2";
+            "                low: «MMA_STEP_UNITS»," => "MMA_STEP_UNITS / 2";
         warp_specialized_second_half_is_as_far_as_in_other_layouts, implicit_gemm::warp_specialized::<F16x2>,
             "    } else {\n        «HALF_OCTETS * to_next»\n    };" => "HALF_PIXELS";
     "fused/implicit_gemm/sm90/rows.rs":
-        warp_specialized_rows_of_every_round_are_the_first_ones, implicit_gemm::warp_specialized::<f16>,
-            "let filter = «round % groups» * ROWS_IN_FLIGHT" => "0";
+        warp_specialized_rows_behind_the_first_are_these_again, implicit_gemm::warp_specialized::<f16>,
+            "let row = |i: usize| (ROWS_IN_FLIGHT * «group» + i)" => "(0 * group)";
         warp_specialized_results_of_filters_that_do_not_exist_are_written, implicit_gemm::warp_specialized::<f16>,
-            "if filter + i as u32 * step < «self.filters» {" => "WARP_FILTERS";
+            "if filter + row(i) < «self.filters» {" => "WARP_FILTERS";
     "fused/implicit_gemm/sm90/memory.rs":
         warp_specialized_k_vectors_behind_the_halo_are_not_zeros, implicit_gemm::warp_specialized::<f16>,
             "        while k_vector < «k_vectors * planes» {" => "0";

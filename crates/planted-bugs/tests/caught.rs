@@ -89,7 +89,7 @@ fn main() {
         PING_PONG_BUGS,
         SPLIT_BUGS,
         NHWC_BUGS,
-        RUN_BUGS,
+        WRITTEN_BUGS,
         HARDWARE_BUGS,
         GEMM_BUGS,
     ]

@@ -1,7 +1,7 @@
 //! Transposed convolutions by implicit GEMMs that shuffle their results into the output.
 
 use launch_config::conv_transpose::shuffled;
-use launch_config::implicit_gemm::GemmConfig;
+use launch_config::implicit_gemm::{GemmConfig, K_VECTOR_BYTES};
 use launch_config::{KernelGeometry, Presence};
 use op_spec::graph::Layer;
 use oracle::Case;
@@ -14,7 +14,7 @@ use super::implicit_gemm_lists::{Lists, listed};
 use super::implicit_gemm_without_norm::{folded, wanted};
 use super::{Failure, Loaded, Outcome, Run, case, compare, label, same_bits};
 
-/// Outputs of rows of whole vectors, also in 16 bits.
+/// Outputs of rows of whole vectors, also in 16 bits; and, at the end, of other rows.
 fn rows() -> Vec<Row> {
     vec![
         // Two phases of rows, of one and two taps; a warp whose filters are not all there.
@@ -67,6 +67,18 @@ fn rows() -> Vec<Row> {
             output_padding: [0, 0, 1],
             ..row([1, 8, 1, 1, 34], 32, [1, 3, 5], [1, 2, 2])
         },
+        // Rows of 69 columns, and of 46; a warp whose filters are not all there.
+        Row {
+            padding: [0, 1, 1],
+            ..row([2, 16, 1, 3, 35], 22, [1, 3, 3], [1, 2, 2])
+        },
+        row([1, 16, 1, 2, 22], 32, [1, 4, 4], [1, 2, 2]),
+        // Volumes of odd rows, and four columns of a pixel, of which the last one lacks two.
+        Row {
+            padding: [1, 1, 1],
+            ..row([1, 16, 2, 3, 6], 32, [3; 3], [2; 3])
+        },
+        row([1, 16, 1, 2, 9], 24, [1, 2, 6], [1, 2, 4]),
     ]
 }
 
@@ -100,11 +112,8 @@ fn check<F: Operand>(run: &Run, case: &Case, number: usize) -> Outcome {
     let none = run.empty::<f32>(0)?;
 
     let mut classes = Vec::new();
-    for class in shuffled(&problem, size_of::<F::Stored>())
-        .expect("a form that is shuffled")
-        .into_iter()
-        .flatten()
-    {
+    let of_form = shuffled(&problem).expect("a form that is shuffled");
+    for class in of_form.into_iter().flatten() {
         let g = class.filters;
         let filters = run.empty::<F::Stored>((g.filters() * g.filter_elements()) as usize)?;
         let of_bias = if problem.bias { g.filters() } else { 0 };
@@ -159,12 +168,13 @@ fn check<F: Operand>(run: &Run, case: &Case, number: usize) -> Outcome {
     let mut conv = classes[0].0.geometry.conv;
     conv.group_k = problem.k as u32;
     (conv.groups, conv.z, conv.p, conv.q) = (1, 1, 1, (elements / problem.n / problem.k) as u32);
-    listed::<F>(
-        run,
-        &what,
-        (&conv, Lists::WithResidual, true),
-        &ended,
-        &y,
-        |ended| multiply(&FOR_WARP_SPECIALIZED_TILES, ended)?.values(),
-    )
+    // A residual and kept values are for rows of whole vectors.
+    let row_bytes = problem.output[2] * size_of::<F::Stored>();
+    let lists = match row_bytes.is_multiple_of(K_VECTOR_BYTES as usize) {
+        true => (Lists::WithResidual, true),
+        false => (Lists::Affine, false),
+    };
+    listed::<F>(run, &what, (&conv, lists.0, lists.1), &ended, &y, |ended| {
+        multiply(&FOR_WARP_SPECIALIZED_TILES, ended)?.values()
+    })
 }
