@@ -8,9 +8,9 @@ bugs! {
             "        «if pipeline.wraps == 0 {\n            break;\n        }»\n" => "";
     "fused/implicit_gemm/sm90/consume.rs":
         warp_specialized_resident_filters_are_not_awaited, warp_specialized_tiles::two_outputs::<f16>,
-            "F::LEAVES_IN_FLIGHT && «round > 0» &&" => "true";
+            "F::LEAVES_IN_FLIGHT && «round > 0»" => "true";
         warp_specialized_filters_are_awaited_in_the_first_round_alone, implicit_gemm::warp_specialized::<f16>,
-            "round > 0 && «filter_pipeline.wraps == 0»;" => "true";
+            " && «filter_pipeline.wraps == 0»;" => "true";
         ping_pong_begin_before_the_other_has_waited, warp_specialized_tiles::ping_pong::<f16>,
             "            «memory.may_begin(warpgroup).wait(parity ^ 1 ^ warpgroup);»\n" => "";
         ping_pong_begin_with_the_second, warp_specialized_tiles::ping_pong::<f16>,

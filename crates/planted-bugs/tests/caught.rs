@@ -32,7 +32,7 @@ include!("../channels_last_bugs.rs");
 include!("../ping_pong_bugs.rs");
 include!("../split_bugs.rs");
 include!("../nhwc_bugs.rs");
-include!("../run_bugs.rs");
+include!("../written_bugs.rs");
 include!("../hardware_bugs.rs");
 include!("../gemm_bugs.rs");
 

@@ -169,6 +169,8 @@ pub(crate) fn warp_specialized<F: Operand>(run: &Run) -> Outcome {
     }
     .to_vec();
     if F::OPERANDS.parts == 1 {
+        // Three tiles of filters, two a block, as halo tiles are so large that each is loaded for both.
+        rows.extend(rows! { [1, 64, 130], [1, 30, 40], [1, 2, 2], dilation([1, 20, 16]); });
         // Halo tiles of which shared memory has fewer than there are warps to load them. In two parts the row
         // above has such.
         rows.extend(rows! { [2, 96, 9], [1, 60, 40], [1, 2, 2], dilation([1, 40, 20]); });
