@@ -280,13 +280,23 @@ fn transposed_convolutions() {
             assert_eq!(got, regions, "{dtype}");
             let facts = &chosen[0].facts;
             assert_eq!(facts.kernels, "transposed");
+            // Of NCHW outputs warp-specialized tiles write the rows.
+            let is_shuffled = facts
+                .config
+                .ends_with("results are shuffled into the output");
+            assert!(!is_shuffled || properties.arch.has_warpgroup_mma());
             let last = facts.launches.last().unwrap();
-            assert!(last.starts_with(interleave), "{last}");
+            assert!(is_shuffled || last.starts_with(interleave), "{last}");
             let all = facts
                 .launches
                 .iter()
                 .filter(|name| name.starts_with(interleave));
-            assert_eq!(all.count(), 1, "{:?}", facts.launches);
+            assert_eq!(
+                all.count(),
+                usize::from(!is_shuffled),
+                "{:?}",
+                facts.launches
+            );
         }
     }
 }
