@@ -38,7 +38,7 @@ fn transposes(backend: Backend) -> Outcome {
         (up(32, 3).padding(1).output_padding(1), 128, false, None),
         // NHWC tiles of several classes, whose padding differs.
         (wide, 128, false, Some(1)),
-        // Rows of 39 and of 42, whose last column is of one phase.
+        // Rows of 39, whose last column is of one phase, and of 42.
         (up(64, 3).padding(1), 128, false, Some(1)),
         (up(64, 4), 128, false, Some(1)),
         (up(24, 3).stride(1).padding(1).groups(24), 24, true, Some(0)),
