@@ -94,9 +94,6 @@ const UNITS_PER_CYCLE: u64 = 4;
 /// The most unused pixels between two rows of a run.
 const MAX_UNUSED_PIXELS: u32 = 16;
 
-/// Bytes of a sector of memory.
-pub const SECTOR_BYTES: u32 = 32;
-
 /// Extent along one axis of the input that `outputs` neighbouring outputs touch.
 pub(super) fn reach(outputs: u32, stride: u32, taps: u32, dilation: u32) -> Option<u32> {
     let last = (outputs - 1).checked_mul(stride)?;
