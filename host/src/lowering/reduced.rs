@@ -254,7 +254,7 @@ fn store(region: &Region<'_>, epilogue: &Epilogue) -> Result<Store, Refusal> {
 }
 
 /// What a kernel breaks that does not store results through a list.
-const LIST: Refusal = Refusal::Needs("a list that is applied beside the accumulators");
+pub(super) const LIST: Refusal = Refusal::Needs("a list that is applied beside the accumulators");
 
 /// A convolution and a reduction behind it, as an implicit GEMM with what is in front of the reduction.
 pub(super) fn convolution(

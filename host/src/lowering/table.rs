@@ -314,7 +314,7 @@ pub(super) const TABLE: [Row; 9] = [
     },
     Row {
         name: "transposed",
-        implements: "a transposed convolution, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and a residual; or, from NCHW to NCHW on `sm_90a`, with a pool of windows of whole strides side by side at the end",
+        implements: "a transposed convolution, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions (with exponentials, where that is faster than a launch of their own) and a residual; or, from NCHW to NCHW on `sm_90a`, with a pool of windows of whole strides side by side at the end",
         summary: "convolutions of phases by the kernels of a convolution alone, which shuffle their results into rows of the output, and a launch that interleaves others",
         can_implement: |row, region, form| {
             let (_, problem) = form.transposed.ok_or(row.other_layers())?;

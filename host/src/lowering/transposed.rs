@@ -12,12 +12,14 @@ use op_spec::{ConvProblem, ConvTransposeProblem, Layout};
 
 use super::alone::{gemm_alone, pays_for_layout};
 use super::producer::conv_geometry;
+use super::reduced::LIST;
 use super::region::Region;
 use crate::operators::conv_transpose::{ClassKernels, Transposed};
 use crate::operators::implicit_gemm::Gemm;
 
 /// The kernels of a transposed convolution: for each class the first rows above that implement its
-/// convolution and pay. All classes read one layout and write one. Outputs go through `store`.
+/// convolution and pay. All classes read one layout and write one. Outputs go through `store`; where
+/// convolutions that write the output do not apply it, it is refused.
 pub(super) fn transposed(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,
@@ -31,7 +33,10 @@ pub(super) fn transposed(
             .take(1 + usize::from(in_place))
             .find_map(|strides| shuffled(region, problem, store, strides))
     {
-        return Ok(transposed);
+        return match transposed.is_stored(region.of.dtype) {
+            true => Ok(transposed),
+            false => Err(LIST),
+        };
     }
     let mut candidates = vec![
         (strides, output),
@@ -70,7 +75,7 @@ fn shuffled(
         pays.set(pays.get() || pays_for_layout(&gemm));
         Some(gemm)
     };
-    let transposed = Transposed::shuffled(problem, (store, dtype), choose)?;
+    let transposed = Transposed::shuffled(problem, store, choose)?;
     pays.get().then_some(transposed)
 }
 

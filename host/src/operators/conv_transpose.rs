@@ -105,7 +105,8 @@ impl Transposed {
     /// whether the input that an implicit GEMM reads has been reformatted for an earlier convolution.
     ///
     /// # Errors
-    /// Extents that no kernel can index; what `choose` refuses.
+    /// Extents that no kernel can index; what `choose` refuses; a `store` that the kernels of the only
+    /// convolution, whose output is that of the layer, do not apply.
     pub(crate) fn new(
         problem: &ConvTransposeProblem<3>,
         (store, dtype): ((Epilogue, OperandList), DType),
@@ -128,46 +129,38 @@ impl Transposed {
         let mut layouts = classes.iter().map(|class| class.kernels.layouts());
         let [reads, writes] = layouts.next().unwrap_or([Layout::Nchw; 2]);
         let is_one = layouts.all(|other| other == [reads, writes]);
-        let mut kernels = classes.iter().map(|class| &class.kernels);
-        let is_convolution = geometry.is_convolution().is_some();
-        Ok(is_one.then_some(Self {
+        let of_problem = Self {
             problem: *problem,
+            interleaves: geometry.is_convolution().is_none(),
             geometry,
-            interleaves: !(is_convolution && kernels.all(|kernels| kernels.take(&store, dtype))),
             classes,
             store,
             reads,
             writes,
-        }))
+        };
+        // A launch for what is behind the convolution is faster than one that could interleave as well.
+        if is_one && !of_problem.interleaves && !of_problem.is_stored(dtype) {
+            return Err(Refusal::Needs("a list that the convolution applies"));
+        }
+        Ok(is_one.then_some(of_problem))
     }
 
     /// The same with implicit GEMMs that shuffle their results into an NCHW output; none where `choose` gives
-    /// none for one of their convolutions, where they read different layouts, or where they do not store
-    /// results through `store`.
+    /// none for one of their convolutions, or where they read different layouts. Whether they store results
+    /// through `store`, [`is_stored`](Self::is_stored) tells.
     pub(crate) fn shuffled(
         problem: &ConvTransposeProblem<3>,
-        (store, dtype): ((Epilogue, OperandList), DType),
+        store: (Epilogue, OperandList),
         choose: impl Fn(&ShuffledClass) -> Option<Gemm>,
     ) -> Option<Self> {
         let geometry = problem.geometry().ok()?;
         let mut classes = Vec::new();
-        // A list with a residual or a kept value is applied to vectors of the output.
-        let row_bytes = problem.output[2] * dtype.size();
-        let list = &store.1;
-        let needs_vectors = list.has_residual() || list.functions.keeps().is_present();
-        if needs_vectors && !row_bytes.is_multiple_of(K_VECTOR_BYTES as usize) {
-            return None;
-        }
         for class in shuffled(problem)?.into_iter().flatten() {
-            let kernels = ClassKernels::ImplicitGemm(choose(&class)?);
-            if !kernels.take(&store, dtype) {
-                return None;
-            }
             classes.push(PlannedClass {
                 number: MAX_CLASSES + class.number,
                 filters: class.filters,
                 convolution: class.convolution,
-                kernels,
+                kernels: ClassKernels::ImplicitGemm(choose(&class)?),
             });
         }
         let mut layouts = classes.iter().map(|class| class.kernels.layouts());
@@ -209,6 +202,18 @@ impl Transposed {
             reads,
             writes,
         })
+    }
+
+    /// Whether its convolutions apply what outputs go through.
+    pub(crate) fn is_stored(&self, dtype: DType) -> bool {
+        let (_, list) = &self.store;
+        // A list with a residual or a kept value is applied to vectors of a shuffled output.
+        let needs_vectors = list.has_residual() || list.functions.keeps().is_present();
+        let row_bytes = self.problem.output[2] * dtype.size();
+        let has_vectors = row_bytes.is_multiple_of(K_VECTOR_BYTES as usize);
+        let mut classes = self.classes.iter();
+        classes.all(|class| class.kernels.take(&self.store, dtype))
+            && (!self.is_shuffled() || !needs_vectors || has_vectors)
     }
 
     /// Whether each class's convolution writes its own elements of the output.

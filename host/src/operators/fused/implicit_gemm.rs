@@ -213,24 +213,32 @@ impl Gemm {
     }
 
     /// Whether results of a type are stored through this list. Only a store that shuffles, and one of 16
-    /// bits in NHWC, have a residual. The few warps of a warp-specialized tile take as long for exponentials
-    /// as the launch that they would save; a list with gain and shift saves two. `docs/tuning.md` has the
-    /// figures.
+    /// bits in NHWC, have a residual. The few warps of a warp-specialized tile take about as long for
+    /// exponentials as the launch that they would save; a list with gain and shift saves two.
+    /// `docs/tuning.md` has the figures.
     pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
         let (list, rounded) = self.lists(list, dtype);
         let steps = list.functions.steps().iter().take(list.functions.len());
         let exponentials = steps.filter(|step| step.function.has_exponential());
         // The launch that would apply the list to the output reads it and writes it again.
         let is_shuffled = self.mainloop.is_some() && self.config.geometry.epilogue.is_shuffled();
-        let is_quick = match self.mainloop {
-            Some(_) if is_shuffled || self.reduced.is_some() => true,
-            Some(_) => exponentials.count() <= 2 * usize::from(list.is_affine()),
+        let affine = 2 * usize::from(list.is_affine());
+        let keeps = list.functions.keeps().is_present();
+        let is_listed_in_rows = |mainloop: &MainloopConfig| {
+            is_shuffled && (list.has_residual() || keeps && !mainloop.shares_tile())
+        };
+        let is_quick = match &self.mainloop {
+            Some(_) if self.reduced.is_some() => true,
+            // A list that is applied as rows are written takes longer than a launch, unless that leaves gain
+            // and shift to a further one.
+            Some(mainloop) if is_listed_in_rows(mainloop) && affine == 0 => false,
+            Some(_) => exponentials.count() <= affine,
             None => true,
         };
         // Beside the accumulators of a whole tile, and in NHWC, a kept value would spill.
         let has_room = |mainloop: &MainloopConfig| is_shuffled || mainloop.shares_tile();
-        let fits = !list.functions.keeps().is_present()
-            || self.writes() == Layout::Nchw && self.mainloop.as_ref().is_none_or(has_room);
+        let fits =
+            !keeps || self.writes() == Layout::Nchw && self.mainloop.as_ref().is_none_or(has_room);
         rounded != RoundedEpilogue::NONE
             || (is_shuffled || !list.has_residual()) && is_quick && fits
     }

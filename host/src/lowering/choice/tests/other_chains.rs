@@ -190,7 +190,8 @@ fn blocks() {
 /// Transposed convolutions take what is behind them, but neither a norm nor what is better done with others.
 #[test]
 fn transposed_convolutions() {
-    let up = || Layer::from(Layer::conv_transpose2d("up", 16, 3).stride(2));
+    let up = Layer::conv_transpose2d("up", 16, 3).stride(2);
+    let up = || Layer::from(up.clone().output_padding(1));
     let norm = |groups| Layer::from(Layer::group_norm("norm", groups));
     let batch_norm = || Layer::from(Layer::batch_norm("batch_norm"));
     let scale = || Layer::from(Layer::scale("scale"));
@@ -206,14 +207,8 @@ fn transposed_convolutions() {
             &["conv_transpose2d batch_norm relu"],
         ),
         (
-            vec![
-                up(),
-                scale(),
-                Layer::hardswish(),
-                Layer::add("residual"),
-                Layer::silu(),
-            ],
-            &["conv_transpose2d scale hardswish add silu"],
+            vec![up(), scale(), Layer::hardswish(), Layer::leaky_relu(0.1)],
+            &["conv_transpose2d scale hardswish leaky_relu"],
         ),
         (
             vec![
@@ -231,8 +226,9 @@ fn transposed_convolutions() {
                 Layer::sub("residual"),
                 Layer::hardswish(),
                 Layer::mul(OtherTensor::Layer(1)),
+                scale(),
             ],
-            &["conv_transpose2d sub hardswish mul"],
+            &["conv_transpose2d sub hardswish mul scale"],
         ),
         // The kernel that normalises keeps nothing.
         (
@@ -301,8 +297,7 @@ fn transposed_convolutions() {
     }
 }
 
-/// What has one class, whose convolution has the output itself, is interleaved where that cannot do what is
-/// behind it.
+/// What has one class, whose convolution has the output itself, takes what that applies; nothing is interleaved.
 #[test]
 fn transposed_convolutions_of_one_convolution() {
     let one = |channels: usize, groups| {
@@ -310,27 +305,43 @@ fn transposed_convolutions_of_one_convolution() {
         Layer::from(up.padding(1).groups(groups))
     };
     let batch_norm = || Layer::from(Layer::batch_norm("batch_norm"));
-    for (layers, interleaves) in [
-        (vec![one(64, 1)], [false; 3]),
-        (vec![one(64, 1), batch_norm(), Layer::relu()], [false; 3]),
-        (
-            vec![one(64, 1), Layer::relu(), Layer::mish()],
-            [true, false, false],
-        ),
-        (vec![one(32, 32), batch_norm(), Layer::mish()], [false; 3]),
-        (vec![one(1, 1)], [false; 3]),
-        (vec![one(1, 1), Layer::relu()], [true; 3]),
+    for (layers, regions) in [
+        (vec![one(64, 1)], [1; 3]),
+        (vec![one(64, 1), batch_norm(), Layer::relu()], [1; 3]),
+        (vec![one(64, 1), Layer::relu(), Layer::mish()], [2, 1, 1]),
+        (vec![one(32, 32), batch_norm(), Layer::mish()], [1; 3]),
+        (vec![one(1, 1)], [1; 3]),
+        (vec![one(1, 1), Layer::relu()], [2; 3]),
     ] {
         let chain = Chain::new(32, layers).unwrap();
-        for (properties, interleaves) in [H200, A100, SM_86].iter().zip(interleaves) {
+        for (properties, regions) in [H200, A100, SM_86].iter().zip(regions) {
             let input = [2, 32, 12, 20];
             let chosen = chosen(&chain, &input, DType::F16, properties, &Options::default());
-            let [region] = &chosen.unwrap()[..] else {
-                panic!("one region");
-            };
-            let last = region.facts.launches.last().unwrap();
-            let is_last = last.starts_with("conv_transpose_interleave");
-            assert_eq!(is_last, interleaves, "{:?}", region.facts);
+            let chosen = chosen.unwrap();
+            assert_eq!(chosen.len(), regions, "{:?}", chosen[0].facts);
+            let mut launches = chosen.iter().flat_map(|region| &region.facts.launches);
+            assert!(!launches.any(|name| name.starts_with("conv_transpose_interleave")));
+        }
+    }
+}
+
+/// Where results are shuffled, exponentials and residuals have a launch of their own, and other functions none.
+#[test]
+fn lists_where_results_are_shuffled() {
+    for (function, regions) in [
+        (Layer::hardswish(), 1),
+        (Layer::silu(), 2),
+        (Layer::add("residual"), 2),
+    ] {
+        let up = Layer::conv_transpose2d("up", 64, 4).stride(2).padding(1);
+        let chain = Chain::new(64, vec![Layer::from(up), function]).unwrap();
+        for dtype in [DType::F32, DType::F16] {
+            let input = [2, 64, 64, 64];
+            let chosen = chosen(&chain, &input, dtype, &H200, &Options::default());
+            let chosen = chosen.unwrap();
+            assert_eq!(chosen.len(), regions, "{:?}", chosen[0].facts);
+            let config = &chosen[0].facts.config;
+            assert!(config.ends_with("results are shuffled into the output"));
         }
     }
 }
