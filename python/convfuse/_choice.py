@@ -51,20 +51,31 @@ _ALONE, _EACH = 10.0, 0.01
 
 def is_worthwhile(region: Region, is_fast: bool) -> bool:
     """An estimate of whether PyTorch is slower, from the records of ``docs/results``: at norms that read their input twice, pools that
-    leave a part of their input, means over positions among them, softmax over other axes than the last, products of float32 in full, and
-    convolutions of channels-last tensors of 16 bits in one group, or depthwise ones. Other convolutions are PyTorch's."""
+    leave a part of their input, means over positions among them, softmax over other axes than the last, products of float32 in full,
+    convolutions of float32 of several taps on Hopper GPUs, and convolutions of channels-last tensors of 16 bits in one group, or depthwise
+    ones. Other convolutions, and pools by themselves, are PyTorch's."""
     if region.inputs[0].meta["val"].device.type == "cpu":
         # It was asked for.
         return True
-    is_full = region.is_float32_product and not is_fast
+    layers = parsed(region.text).layers
+    if len(layers) == 1 and "pool" in layers[0][0]:
+        return False
+    is_of_taps = _taps(region) > 1 and _is_on_hopper(region)
+    is_slow_product = region.is_float32_product and (is_of_taps or not is_fast)
     last = region.inputs[0].meta["val"].dim() - 1
-    return is_full or _is_of_tensor_maps(region) or _is_depthwise(region) or any(
+    return is_slow_product or _is_of_tensor_maps(region) or _is_depthwise(region) or any(
         is_norm(one, a)
         or "pool" in one
         or (one == "mean" and 1 not in reduced_dims(a))
         or (one in SOFTMAX and last not in reduced_dims(a))
-        for one, a in parsed(region.text).layers
+        for one, a in layers
     )
+
+
+def _taps(region: Region) -> int:
+    """The elements of a filter for each channel, where a region begins with a convolution."""
+    operator, a = parsed(region.text).layers[0]
+    return math.prod(_extents_of(a["kernel_size"], region)) if operator.startswith("conv") else 1
 
 
 def _channels_last(region: Region) -> tuple[dict[str, Any], int] | None:
@@ -83,9 +94,13 @@ def _is_of_tensor_maps(region: Region) -> bool:
     if of is None or of[0].get("groups", 1) != 1:
         return False
     a, channels = of
-    taps = math.prod(_extents_of(a["kernel_size"], region))
+    taps = _taps(region)
     if a["out_channels"] % 8 or (a["out_channels"] <= 32 and taps > 1 and taps * channels > 512):
         return False
+    return _is_on_hopper(region)
+
+
+def _is_on_hopper(region: Region) -> bool:
     return torch.cuda.get_device_capability(region.inputs[0].meta["val"].device) == (9, 0)
 
 

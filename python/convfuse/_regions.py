@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from . import _native
-from ._chain import SOFTMAX, parsed
+from ._chain import parsed
 from ._report import Entry
 from ._table import FIRST, POINTWISE, ROWS, Path, Refused, gate, is_copy, operand, readers, same, value
 from .ops import operator_of
@@ -262,12 +262,9 @@ def _is_read_within(node: fx.Node, region: set[fx.Node]) -> bool:
 
 
 def _expect_worth(layers: list[dict[str, Any]]) -> None:
-    """Refuses what PyTorch computes in one launch as well. A transposed convolution takes it several."""
-    if len(layers) == 1 and not any(
-        is_norm(name, a) or name in SOFTMAX or name.startswith("conv_transpose")
-        for name, a in layers[0].items()
-    ):
-        raise Refused("one layer by itself, without a norm or an epilogue")
+    """Refuses what PyTorch computes in one launch as well."""
+    if len(layers) == 1 and any(name == "batch_norm" and not is_norm(name, a) for name, a in layers[0].items()):
+        raise Refused("a batch norm by itself")
 
 
 def _expect_shape(path: Path, y: torch.Tensor) -> None:

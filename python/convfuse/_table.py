@@ -1109,7 +1109,7 @@ _MAX_POOLS = {
 }
 
 
-@_row(*_MAX_POOLS)
+@_row(*_MAX_POOLS, first="max pool")
 def _max_pool(node: fx.Node, path: Path) -> None:
     axes = _MAX_POOLS[node.target]
     _expect_axes(path, axes)

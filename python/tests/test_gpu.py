@@ -281,6 +281,7 @@ def test_networks_match_float64(way, dtype, products_in_full):
     with torch.no_grad():
         expect_close(model(x), expected)
     assert chains(model) == [
+        "conv2d",
         "group_norm silu conv2d group_norm silu",
         "conv2d add group_norm silu",
         "conv_transpose2d",

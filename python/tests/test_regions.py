@@ -391,7 +391,7 @@ TAKEN = {
         IMAGE,
         [f"{BEGIN} relu mul sub", "conv2d sigmoid", "conv2d sigmoid"],
     ),
-    "a sample without a batch": (nn.Sequential(conv(), nn.ReLU()), IMAGE[1:], []),
+    "a sample without a batch": (nn.Sequential(conv(), nn.ReLU()), IMAGE[1:], ["conv2d"]),
 }
 
 
@@ -433,11 +433,6 @@ def test_subclasses_of_layers_are_what_they_compute():
 
 
 READERS = {
-    "several readers": (
-        Of(lambda own, x: gated(torch.sum, own.a(x)), a=conv()),
-        "one layer by itself",
-    ),
-    "alone": (nn.Sequential(conv()), "one layer by itself"),
     "a norm's weight alone": (
         Of(
             lambda own, x: F.group_norm(x, 3, own.weight),
@@ -445,7 +440,11 @@ READERS = {
         ),
         "a weight or a bias alone",
     ),
-    "a softmax over the batch": (nn.Sequential(conv(), nn.Softmax(0)), "dim is 0"),
+    "a batch norm alone": (nn.BatchNorm2d(3), "a batch norm by itself"),
+    "a softmax over the batch": (
+        Of(lambda own, x: torch.softmax(own.weight * x, 0), weight=nn.Parameter(torch.ones(1))),
+        "dim is 0",
+    ),
     "a layer norm over the batch": (nn.LayerNorm(IMAGE), "over the batch"),
     "float64": (after().double(), "no kernels for torch.float64"),
 }

@@ -297,7 +297,8 @@ fn transposed_convolutions() {
     }
 }
 
-/// What has one class, whose convolution has the output itself, takes what that applies; nothing is interleaved.
+/// What has one class, whose convolution has the output itself, takes what that applies, and nothing is
+/// interleaved.
 #[test]
 fn transposed_convolutions_of_one_convolution() {
     let one = |channels: usize, groups| {
@@ -325,7 +326,8 @@ fn transposed_convolutions_of_one_convolution() {
     }
 }
 
-/// Where results are shuffled, exponentials and residuals have a launch of their own, and other functions none.
+/// Where results are shuffled, exponentials and residuals have a launch of their own, and other functions
+/// none.
 #[test]
 fn lists_where_results_are_shuffled() {
     for (function, regions) in [
