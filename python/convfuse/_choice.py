@@ -53,12 +53,12 @@ def is_worthwhile(region: Region, is_fast: bool) -> bool:
     """An estimate of whether PyTorch is slower, from the records of ``docs/results``: at norms that read their input twice, pools that
     leave a part of their input, means over positions among them, softmax over other axes than the last, products of float32 in full,
     convolutions of float32 of several taps on Hopper GPUs, and convolutions of channels-last tensors of 16 bits in one group, or depthwise
-    ones. Other convolutions, and pools by themselves, are PyTorch's."""
+    ones. Other convolutions, and average pools by themselves, are PyTorch's."""
     if region.inputs[0].meta["val"].device.type == "cpu":
         # It was asked for.
         return True
     layers = parsed(region.text).layers
-    if len(layers) == 1 and "pool" in layers[0][0]:
+    if len(layers) == 1 and "avg_pool" in layers[0][0]:
         return False
     is_of_taps = _taps(region) > 1 and _is_on_hopper(region)
     is_slow_product = region.is_float32_product and (is_of_taps or not is_fast)
