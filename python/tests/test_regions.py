@@ -391,6 +391,8 @@ TAKEN = {
         IMAGE,
         [f"{BEGIN} relu mul sub", "conv2d sigmoid", "conv2d sigmoid"],
     ),
+    "a convolution alone": (nn.Sequential(conv()), IMAGE, ["conv2d"]),
+    "a pool alone": (nn.Sequential(nn.MaxPool2d(2)), IMAGE, ["max_pool2d"]),
     "a sample without a batch": (nn.Sequential(conv(), nn.ReLU()), IMAGE[1:], ["conv2d"]),
 }
 
