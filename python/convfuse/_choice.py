@@ -60,8 +60,9 @@ def is_worthwhile(region: Region, is_fast: bool) -> bool:
     layers = parsed(region.text).layers
     if len(layers) == 1 and "avg_pool" in layers[0][0]:
         return False
-    is_of_taps = _taps(region) > 1 and _is_on_hopper(region)
-    is_slow_product = region.is_float32_product and (is_of_taps or not is_fast)
+    is_slow_product = region.is_float32_product and (
+        not is_fast or (_taps(region) > 1 and _is_on_hopper(region))
+    )
     last = region.inputs[0].meta["val"].dim() - 1
     return is_slow_product or _is_of_tensor_maps(region) or _is_depthwise(region) or any(
         is_norm(one, a)
@@ -101,7 +102,7 @@ def _is_of_tensor_maps(region: Region) -> bool:
 
 
 def _is_on_hopper(region: Region) -> bool:
-    return torch.cuda.get_device_capability(region.inputs[0].meta["val"].device) == (9, 0)
+    return torch.cuda.is_available() and torch.cuda.get_device_capability(region.inputs[0].meta["val"].device) == (9, 0)
 
 
 def _is_depthwise(region: Region) -> bool:
