@@ -33,10 +33,7 @@ pub(super) fn transposed(
             .take(1 + usize::from(in_place))
             .find_map(|strides| shuffled(region, problem, store, strides))
     {
-        return match transposed.is_stored(region.of.dtype) {
-            true => Ok(transposed),
-            false => Err(LIST),
-        };
+        return stored(transposed, region);
     }
     let mut candidates = vec![
         (strides, output),
@@ -49,11 +46,20 @@ pub(super) fn transposed(
         let choose = |conv: &ConvProblem<3>, is_reformatted: &dyn Fn(&Gemm) -> bool| {
             class_kernels(region, conv, is_reformatted, (strides, output), &store.1)
         };
-        if let Some(transposed) = Transposed::new(problem, (store, region.of.dtype), choose)? {
-            return Ok(transposed);
+        if let Some(transposed) = Transposed::new(problem, store, choose)? {
+            return stored(transposed, region);
         }
     }
     unreachable!("every kernel reads and writes NCHW")
+}
+
+/// The kernels, if they apply what outputs go through: a launch of its own for that is faster than one that
+/// could interleave as well.
+fn stored(transposed: Transposed, region: &Region<'_>) -> Result<Transposed, Refusal> {
+    match transposed.is_stored(region.of.dtype) {
+        true => Ok(transposed),
+        false => Err(LIST),
+    }
 }
 
 /// The same by implicit GEMMs that shuffle their results into the output, of an input that has these strides

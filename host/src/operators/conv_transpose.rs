@@ -101,15 +101,14 @@ pub(crate) struct Transposed {
 
 impl Transposed {
     /// The classes of a transposed convolution with kernels that `choose` gives for each convolution; none if
-    /// these differ in what they read or write. Outputs of `dtype` go through `store`. `choose` is also given
+    /// these differ in what they read or write. Outputs go through `store`. `choose` is also given
     /// whether the input that an implicit GEMM reads has been reformatted for an earlier convolution.
     ///
     /// # Errors
-    /// Extents that no kernel can index; what `choose` refuses; a `store` that the kernels of the only
-    /// convolution, whose output is that of the layer, do not apply.
+    /// Extents that no kernel can index; what `choose` refuses.
     pub(crate) fn new(
         problem: &ConvTransposeProblem<3>,
-        (store, dtype): ((Epilogue, OperandList), DType),
+        store: (Epilogue, OperandList),
         choose: impl Fn(&ConvProblem<3>, &dyn Fn(&Gemm) -> bool) -> Result<ClassKernels, Refusal>,
     ) -> Result<Option<Self>, Refusal> {
         let limit = |_| Refusal::Needs("planes, filters and steps that are indexed with 32 bits");
@@ -129,7 +128,7 @@ impl Transposed {
         let mut layouts = classes.iter().map(|class| class.kernels.layouts());
         let [reads, writes] = layouts.next().unwrap_or([Layout::Nchw; 2]);
         let is_one = layouts.all(|other| other == [reads, writes]);
-        let of_problem = Self {
+        Ok(is_one.then_some(Self {
             problem: *problem,
             interleaves: geometry.is_convolution().is_none(),
             geometry,
@@ -137,12 +136,7 @@ impl Transposed {
             store,
             reads,
             writes,
-        };
-        // A launch for what is behind the convolution is faster than one that could interleave as well.
-        if is_one && !of_problem.interleaves && !of_problem.is_stored(dtype) {
-            return Err(Refusal::Needs("a list that the convolution applies"));
-        }
-        Ok(is_one.then_some(of_problem))
+        }))
     }
 
     /// The same with implicit GEMMs that shuffle their results into an NCHW output; none where `choose` gives
@@ -204,8 +198,11 @@ impl Transposed {
         })
     }
 
-    /// Whether its convolutions apply what outputs go through.
+    /// Whether a launch that interleaves applies what outputs of `dtype` go through, or the convolutions do.
     pub(crate) fn is_stored(&self, dtype: DType) -> bool {
+        if self.interleaves {
+            return true;
+        }
         let (_, list) = &self.store;
         // A list with a residual or a kept value is applied to vectors of a shuffled output.
         let needs_vectors = list.has_residual() || list.functions.keeps().is_present();
