@@ -5,14 +5,17 @@
 //! `1 + tanh(x)` is 0 long before it should be. Here everything is made of `e^x` for `x <= 0`, which lies
 //! between 0 and 1, so that sums and quotients of it lose nothing.
 //!
-//! All of it is fma, sums and products of f32, and one approximate reciprocal where there is a quotient: what
-//! the emulator computes is what a GPU computes, but for that reciprocal's last bit. Where results are stored
-//! in 16 bits, `e^x` is the device's power of two of a rounded product, which is off by `2^-16` at most, and
-//! takes two instructions in place of fifteen.
+//! `e^x` is the device's approximate power of two, and so is one reciprocal where there is a quotient: what the
+//! emulator computes is what a GPU computes, but for the last bit of these. For f32 the exponent is a whole
+//! number, which is exact, and the rest, at most a half. Where results are stored in 16 bits it is a rounded
+//! product, which is off by `2^-16` at most, and takes two instructions in place of nine.
 
 use cuda_std::Storage;
 use cuda_std::math::{self, fma};
 use launch_config::pointwise::TAIL;
+
+/// What rounding to f32 takes from the logarithm of e to base 2.
+const LOG2_E_LOW: f32 = 1.925_963e-8;
 
 /// ln 2 in two parts; the first has trailing zeros, so a whole number below 2^9 times it is exact.
 const LN2_HIGH: f32 = 0.693_145_75;
@@ -24,46 +27,28 @@ const TO_WHOLE: f32 = 12_582_912.0;
 /// Below, `e^x` is 0: even times the numbers that its factors can be, it is none of f32's.
 const LOWEST: f32 = -120.0;
 
-/// `x = whole ln 2 + rest`, where the rest is at most half of ln 2.
+/// The whole number nearest to `x / ln 2`.
 #[derive(Clone, Copy)]
-struct Reduced {
-    /// The whole number, in the lowest bits.
-    whole: u32,
-    rest: f32,
+struct Whole {
+    /// The number, in the lowest bits.
+    bits: u32,
+    number: f32,
 }
 
-impl Reduced {
+impl Whole {
     #[inline(always)]
-    fn new(x: f32, rest: impl FnOnce(f32) -> f32) -> Self {
+    fn nearest(x: f32) -> Self {
         let shifted = fma(x, core::f32::consts::LOG2_E, TO_WHOLE);
         Self {
-            whole: shifted.to_bits(),
-            rest: rest(shifted - TO_WHOLE),
+            bits: shifted.to_bits(),
+            number: shifted - TO_WHOLE,
         }
-    }
-
-    #[inline(always)]
-    fn of(x: f32) -> Self {
-        Self::new(x, |whole| fma(whole, -LN2_LOW, fma(whole, -LN2_HIGH, x)))
     }
 
     /// `2^(whole + shift)`, which has to be a normal number.
     #[inline(always)]
     fn power(self, shift: i32) -> f32 {
-        f32::from_bits((self.whole << 23).wrapping_add(((127 + shift) << 23) as u32))
-    }
-
-    /// `e^rest - 1`, to half an ulp and a little.
-    #[inline(always)]
-    fn less_one(self) -> f32 {
-        let x = self.rest;
-        let mut r = 1.976_257_2e-4;
-        r = fma(r, x, 1.393_233_1e-3);
-        r = fma(r, x, 8.333_545e-3);
-        r = fma(r, x, 4.166_649_3e-2);
-        r = fma(r, x, 0.166_666_66);
-        r = fma(r, x, 0.5);
-        fma(r, x * x, x)
+        f32::from_bits((self.bits << 23).wrapping_add(((127 + shift) << 23) as u32))
     }
 }
 
@@ -82,10 +67,13 @@ impl Exponential {
     /// The inverse of the factor.
     const SCALE: f32 = 1.0 / (1u128 << 64) as f32;
 
+    /// `e^x`, or of what `with` makes of the exponent that is left of it, to base 2.
     #[inline(always)]
-    fn new(x: f32, reduced: Reduced) -> Self {
-        let power = reduced.power(64);
-        let scaled = fma(reduced.less_one(), power, power);
+    fn new(x: f32, with: impl FnOnce(f32) -> f32) -> Self {
+        let whole = Whole::nearest(x);
+        let rest = fma(x, core::f32::consts::LOG2_E, -whole.number);
+        let rest = with(fma(x, LOG2_E_LOW, rest));
+        let scaled = math::exp2_normal(rest) * whole.power(64);
         Self(if x < LOWEST { 0.0 } else { scaled })
     }
 
@@ -102,7 +90,7 @@ impl Exponential {
         if is_coarse::<T>() {
             return Self::coarse(x);
         }
-        Self::new(x, Reduced::of(x))
+        Self::new(x, |rest| rest)
     }
 
     /// `e^(a b)`. The product is not rounded, which for one of 80 would make an error of 80 ulps; `and` is
@@ -113,11 +101,9 @@ impl Exponential {
         if is_coarse::<T>() {
             return Self::coarse(x);
         }
-        let reduced = Reduced::new(x, |whole| {
-            let rest = fma(a, b, whole * -LN2_HIGH);
-            fma(whole, -LN2_LOW, rest) + and
-        });
-        Self::new(x, reduced)
+        // What rounding took from the product.
+        let lost = fma(a, b, -x);
+        Self::new(x, |rest| fma(lost + and, core::f32::consts::LOG2_E, rest))
     }
 
     /// The number, which loses bits below 2^-126.
@@ -144,11 +130,25 @@ impl Exponential {
 pub(super) fn exp_less_one(x: f32) -> f32 {
     // Far below it is -1.
     let bounded = math::max_nan(x, -64.0);
-    let reduced = Reduced::of(bounded);
-    let power = reduced.power(0);
+    let whole = Whole::nearest(bounded);
+    let rest = fma(whole.number, -LN2_HIGH, bounded);
+    let rest = fma(whole.number, -LN2_LOW, rest);
+    let power = whole.power(0);
     // Exact or beneath half an ulp of 1.
-    let value = fma(reduced.less_one(), power, power - 1.0);
+    let value = fma(exp_less_one_near(rest), power, power - 1.0);
     with_sign(value, x)
+}
+
+/// `e^x - 1` to half an ulp and a little, where the magnitude of `x` is at most half of ln 2.
+#[inline(always)]
+fn exp_less_one_near(x: f32) -> f32 {
+    let mut r = 1.976_257_2e-4;
+    r = fma(r, x, 1.393_233_1e-3);
+    r = fma(r, x, 8.333_545e-3);
+    r = fma(r, x, 4.166_649_3e-2);
+    r = fma(r, x, 0.166_666_66);
+    r = fma(r, x, 0.5);
+    fma(r, x * x, x)
 }
 
 /// `ln(1 + x)` for `x` from 0 to 1.
