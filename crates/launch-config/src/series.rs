@@ -13,7 +13,7 @@ use super::{LaunchShape, Presence, WARP_THREADS};
 pub const BLOCK_THREADS: u32 = 128;
 
 /// Blocks that a multiprocessor should hold: as many as registers for the values that a thread holds allow.
-pub const MIN_BLOCKS: u32 = 4;
+pub const MIN_BLOCKS: u32 = 3;
 
 /// Values that a thread holds at a time.
 pub const HELD: usize = 32;

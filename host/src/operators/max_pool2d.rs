@@ -1,8 +1,9 @@
 //! Maximum over sliding windows of images.
 
-use super::launching::{compute, single, with_or_without_batch};
-use kernels_gpu::max_pool2d::MAX_POOL2D;
+use super::launching::{single, with_or_without_batch};
+use super::pool::{append_windows, plan_windows};
 use launch_config::KernelGeometry;
+use launch_config::pool::WindowGeometry;
 
 use crate::device::{DType, Tensor};
 use crate::error::Result;
@@ -43,8 +44,8 @@ pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
 
 /// Plans the launch.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &MaxPool2dProblem) -> Result<()> {
-    let shape = problem.geometry()?.shape();
-    plan.launch(&MAX_POOL2D, &[dtype.label()], shape)
+    let windows = WindowGeometry::of_images(&problem.geometry()?);
+    plan_windows(plan, dtype, &windows)
 }
 
 /// Appends the operator to a program.
@@ -53,8 +54,6 @@ pub(crate) fn append(
     x: Value,
     problem: &MaxPool2dProblem,
 ) -> Result<Value> {
-    let geometry = problem.geometry()?;
-    let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
-    // SAFETY: `x` and `y` have the problem's input and output shapes.
-    Ok(unsafe { compute(program, &MAX_POOL2D, y, (x, y, geometry)) })
+    let windows = WindowGeometry::of_images(&problem.geometry()?);
+    append_windows(program, x, &windows, &problem.output_shape())
 }

@@ -6,10 +6,10 @@ use std::ffi::c_void;
 use super::launching::{compute, single};
 use super::reduction::Steps;
 use cuda_std::Family;
-use kernels_gpu::pool::POOL;
 use kernels_gpu::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
+use kernels_gpu::pool::{AVG_POOL, MAX_POOL};
 use launch_config::KernelGeometry;
-use launch_config::pool::{NhwcWindowGeometry, WindowGeometry};
+use launch_config::pool::{NhwcWindowGeometry, PlaneWindowGeometry, WindowGeometry};
 use op_spec::Layout;
 
 use crate::device::{DType, Order, Tensor};
@@ -184,8 +184,43 @@ pub fn adaptive_avg_pool3d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<3>) -> Result<
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &PoolProblem) -> Result<()> {
     match problem.of_whole_planes() {
         Some(divisor) => of_planes(problem, divisor, dtype).plan(plan),
-        None => plan.launch(&POOL, &[dtype.label()], problem.geometry()?.shape()),
+        None => plan_windows(plan, dtype, &problem.geometry()?),
     }
+}
+
+/// Input, output and geometry.
+type PlaneArguments = (*const c_void, *mut c_void, PlaneWindowGeometry);
+
+/// The kernels for windows of planes.
+fn plane_family(windows: &PlaneWindowGeometry) -> &'static Family<PlaneArguments> {
+    match windows.windows.are_maxima() {
+        true => &MAX_POOL,
+        false => &AVG_POOL,
+    }
+}
+
+/// Plans the launch of windows of planes.
+pub(super) fn plan_windows(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    windows: &WindowGeometry,
+) -> Result<()> {
+    let geometry = PlaneWindowGeometry::new(windows);
+    let family = plane_family(&geometry);
+    plan.launch(family, &[dtype.label()], geometry.shape())
+}
+
+/// Appends windows of planes to a program, to an output of the shape `output`.
+pub(super) fn append_windows(
+    program: &mut ProgramBuilder,
+    x: Value,
+    windows: &WindowGeometry,
+    output: &[usize],
+) -> Result<Value> {
+    let y = program.tensor(output, program.dtype(x))?;
+    let geometry = PlaneWindowGeometry::new(windows);
+    // SAFETY: `x` and `y` have the problem's input and output shapes.
+    Ok(unsafe { compute(program, plane_family(&geometry), y, (x, y, geometry)) })
 }
 
 /// The reductions that average whole planes.
@@ -206,10 +241,7 @@ pub(crate) fn append(
         let steps = of_planes(problem, divisor, program.dtype(x));
         return steps.append(program, x, &output);
     }
-    let y = program.tensor(&output, program.dtype(x))?;
-    let geometry = problem.geometry()?;
-    // SAFETY: `x` and `y` have the problem's input and output shapes.
-    Ok(unsafe { compute(program, &POOL, y, (x, y, geometry)) })
+    append_windows(program, x, &problem.geometry()?, &output)
 }
 
 /// The windows of a pool of channels-last tensors, if there is a kernel for them. The kernels that average
@@ -236,7 +268,7 @@ type NhwcArguments = (*const c_void, *mut c_void, NhwcWindowGeometry);
 
 /// The kernels for windows of channels-last tensors.
 fn nhwc_family(windows: &NhwcWindowGeometry) -> &'static Family<NhwcArguments> {
-    match windows.are_maxima() {
+    match windows.windows.are_maxima() {
         true => &MAX_POOL_NHWC,
         false => &AVG_POOL_NHWC,
     }

@@ -2,20 +2,20 @@
 
 use cuda_std::Storage;
 use launch_config::KernelGeometry;
-use launch_config::pool::{BLOCK_OUTPUTS, NhwcWindowGeometry, WindowGeometry};
+use launch_config::pool::{BLOCK_THREADS, NhwcWindowGeometry, PlaneWindowGeometry, WindowGeometry};
 use launch_config::reciprocal::Reciprocal;
 use op_spec::graph::{Layer, LayerProblem};
 use op_spec::{MaxPool3dSpec, PoolProblem};
 use oracle::Case;
 
-use super::super::kernels::pool::POOL;
 use super::super::kernels::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
+use super::super::kernels::pool::{AVG_POOL, MAX_POOL};
 use super::{Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
 
 /// `[n, c, d, h, w]`, kernel, stride, padding, ceil_mode.
 pub(super) type Row = ([usize; 5], [usize; 3], [usize; 3], [usize; 3], bool);
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 13] = [
     ([1, 1, 1, 1, 1], [1; 3], [1; 3], [0; 3], false),
     ([2, 3, 4, 6, 8], [2; 3], [2; 3], [0; 3], false),
     ([1, 2, 5, 7, 9], [3; 3], [2; 3], [1; 3], false),
@@ -28,6 +28,11 @@ const ROWS: [Row; 9] = [
     ([2, 64, 1, 9, 17], [1, 3, 3], [1, 1, 1], [0, 1, 1], false),
     ([1, 72, 2, 5, 4], [2, 2, 2], [1, 2, 2], [1, 0, 1], true),
     ([2, 4, 3, 7, 11], [2, 3, 3], [1, 2, 3], [1, 1, 1], true),
+    // Rows of all planes as those of one, of several blocks; rows of windows apart.
+    ([2, 3, 2, 5, 29], [1, 1, 8], [1, 1, 1], [0, 0, 4], false),
+    ([1, 5, 1, 9, 23], [1, 1, 5], [1, 1, 3], [0, 0, 2], true),
+    ([1, 2, 1, 13, 9], [1, 1, 2], [1, 3, 2], [0, 0, 0], false),
+    ([2, 2, 1, 12, 10], [1, 4, 4], [1, 1, 1], [0, 1, 1], false),
 ];
 
 /// A row's maximum, with gaps where they fit, and its averages by every divisor.
@@ -85,23 +90,49 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
         let Loaded { x, .. } = run.load::<T>(&case)?;
         let outputs = problem.output_shape().elements();
         let y = run.empty::<T>(outputs)?;
-        let labels = [label::<T>()];
-        run.launch(&POOL, &labels, g.shape(), (x.source(), y.ptr(), g))?;
         let what = format!("{layer:?} of {:?}", row.0);
+        launch(run, &PlaneWindowGeometry::tiled(&g, [1, 1]), &x, &y)?;
         compare(&what, &y, &expected::<T>(&case))?;
 
-        // As planes that are too long for a reciprocal.
-        if g.plane_outputs() > BLOCK_OUTPUTS.into() {
-            let mut g = g;
-            g.near = Reciprocal::of(BLOCK_OUTPUTS);
-            let far = run.empty::<T>(outputs)?;
-            let arguments = (x.source(), far.ptr(), g);
-            run.launch(&POOL, &labels, g.shape(), arguments)?;
-            same_bits(&format!("{what} far"), &far, &y)?;
+        // Tiles of every kind, and planes of more tiles than a reciprocal takes.
+        let mut tiled = vec![PlaneWindowGeometry::new(&g)];
+        for tile in [[1, 2], [2, 1], [2, 3], [3, 5]] {
+            tiled.push(PlaneWindowGeometry::tiled(&g, tile));
+        }
+        let far: Vec<_> = (tiled.iter())
+            .filter(|of| of.plane_tiles() > BLOCK_THREADS.into())
+            .map(|of| PlaneWindowGeometry {
+                near: Reciprocal::of(BLOCK_THREADS),
+                ..*of
+            })
+            .collect();
+        for of in tiled.iter().chain(&far) {
+            let other = run.empty::<T>(outputs)?;
+            launch(run, of, &x, &other)?;
+            same_bits(&format!("{what} in tiles {:?}", of.tile), &other, &y)?;
         }
         nhwc(run, &what, &g, row.0[1], &x, &y)?;
     }
     Ok(())
+}
+
+/// Pools `x` into `y`.
+pub(super) fn launch<T: Storage>(
+    run: &Run,
+    g: &PlaneWindowGeometry,
+    x: &Tensor<T>,
+    y: &Tensor<T>,
+) -> Outcome {
+    let family = match g.windows.are_maxima() {
+        true => &MAX_POOL,
+        false => &AVG_POOL,
+    };
+    run.launch(
+        family,
+        &[label::<T>()],
+        g.shape(),
+        (x.source(), y.ptr(), *g),
+    )
 }
 
 /// Wants the bits of `wanted` of channels-last tensors, if they have whole vectors of channels. Blocks take
@@ -125,7 +156,7 @@ pub(super) fn nhwc<T: Storage>(
         g.blocks.sample_blocks = g.blocks.sample_runs.div_ceil(g.blocks.block_runs);
         let y = run.empty::<T>(wanted.len())?;
         let arguments = (x.source(), y.ptr(), g);
-        let family = match g.are_maxima() {
+        let family = match g.windows.are_maxima() {
             true => &MAX_POOL_NHWC,
             false => &AVG_POOL_NHWC,
         };
