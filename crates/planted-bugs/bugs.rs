@@ -37,7 +37,19 @@ bugs! {
             "left.min(local + VECTOR_ELEMENTS)" => "local + VECTOR_ELEMENTS";
     "pool.rs":
         averages_count_what_hangs_over, pool::windows::<f32>,
-            "count *= «end.min(last)» - start.max(first);" => "end";
+            "«end.min(last)» - start.max(first)" => "end";
+        rows_above_the_input_are_pooled, pool::windows::<f32>,
+            "if i < N && «!is_inside[i]» {" => "false";
+        the_last_tap_of_a_row_is_left_out, pool::windows::<f32>,
+            "while tap < «to» {" => "to.max(1) - 1";
+        windows_begin_a_tap_late_beside_the_input, pool::windows::<f32>,
+            "up(«(first as i32).wrapping_neg()»)," => "(first as i32).wrapping_neg() + 1";
+        tiles_take_lines_of_the_row_before, pool::windows::<f32>,
+            "let line = nth(i) * row_step + r * «tap_step»;" => "tap_step.max(2) - 1";
+        lines_of_a_thread_are_those_of_the_next, pool::windows::<f32>,
+            "(slice * g.lines[1] + row) * BLOCK_THREADS + «thread»" => "(thread ^ 1)";
+        tiles_go_on_behind_the_last_slice, pool::windows::<f32>,
+            "while slice < «g.tile[0].min(of.output[0] - z)» {" => "g.tile[0]";
     "pool/nhwc.rs":
         averages_of_a_run_are_all_by_the_first_divisor, pool::windows::<f32>,
             "divisor(g, [z, p, «q + o»])" => "q";
@@ -290,16 +302,20 @@ bugs! {
         series_lose_the_values_of_every_other_slice, softmax::matches::<f32>,
             "8 => «combine(quarter(0), quarter(1))»," => "quarter(0)";
         series_lose_the_last_vector, softmax::matches::<f32>,
-            "if first < N && «index < self.g.count» {\n                    let vector = T::to_f32_vector(x."
-                => "self.g.count > index + VECTOR";
+            "if first < N && «self.has(batch, start + first)» {\n                    let index = self.index(batch, start + first);\n                    let vector = T::to_f32_vector(x."
+                => "self.has(batch, start + first + 4)";
+        series_take_values_behind_the_last, softmax::matches::<f32>,
+            "if «self.has(batch, start + first + i)» {\n                            values[first + i] = x." => "true";
         parameters_of_series_are_taken_for_vectors, layer_norm_rows::matches::<f32>,
-            "if self.in_vectors() && «is_aligned» {" => "true";
+            "if self.in_fours() && «is_aligned» {" => "true";
         parameters_of_series_lack_the_last_value, layer_norm_rows::matches::<f32>,
-            "if i < N && «index < self.g.count» {" => "index + 1 < self.g.count";
+            "if i < N && «self.has(batch, start + i)» {" => "self.has(batch, start + i + 1)";
         series_are_stored_a_value_too_far, softmax::matches::<f32>,
-            "                        if «index < g.count» {\n                            y.store(" => "index <= g.count";
+            "if «self.has(batch, start + first + i)» {\n                                y.store(" => "true";
         series_of_another_channel_take_its_gain, softmax::lists::<f32>,
             "let (_, channel) = div_rem_u64(«plane», g.channels as u64);" => "plane + 1";
+        shifts_of_series_are_those_of_the_first_values, softmax::lists::<f32>,
+            "self.of_indices(shift, batch, «start», 0.0)" => "0";
         residuals_of_series_are_those_of_the_first_values, softmax::lists::<f32>,
             "self.part::<T, MAPPED>(residual, batch, «start», 0.0)" => "0";
     "softmax.rs":

@@ -76,7 +76,7 @@ unsafe fn reduce_tile<T: Storage>(
     let plane_elements = of.plane_elements() as usize;
     let x = Global::new(x, of.planes as usize * plane_elements);
     let y = GlobalMut::new(y, (of.planes * of.plane_outputs()) as usize);
-    let segments = NearSegments::from(start, g.plane_tiles(), &g.near);
+    let segments = NearSegments::from(start, g.plane_tiles, &g.near);
     let (plane, position) = segments.position(thread);
     let plane = segments.first as usize + plane as usize;
     // A plane has less than 2^31 outputs, so no more tiles.

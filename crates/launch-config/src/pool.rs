@@ -139,6 +139,8 @@ pub struct PlaneWindowGeometry {
     pub lines: [u32; 2],
     /// Steps between the lines.
     pub step: [u32; 2],
+    /// Tiles of a plane.
+    pub plane_tiles: u64,
     /// Reciprocal of the outputs of a row.
     pub columns: Reciprocal,
     /// Reciprocal of the tiles of a slice of tiles.
@@ -184,6 +186,7 @@ impl PlaneWindowGeometry {
             tile,
             lines,
             step,
+            plane_tiles: of_plane,
             columns: Reciprocal::of(windows.output[2]),
             slice: Reciprocal::of(of_slice),
             near: Reciprocal::of(of_plane.min(FAR.into()) as u32),
@@ -197,19 +200,11 @@ impl PlaneWindowGeometry {
         self.tile[0] * self.tile[1] > 1
     }
 
-    /// Tiles of a plane.
-    #[must_use]
-    #[inline(always)]
-    pub const fn plane_tiles(&self) -> u64 {
-        let [z, p, q] = self.windows.output;
-        z.div_ceil(self.tile[0]) as u64 * p.div_ceil(self.tile[1]) as u64 * q as u64
-    }
-
     /// Tiles.
     #[must_use]
     #[inline(always)]
     pub const fn tiles(&self) -> u64 {
-        self.windows.planes * self.plane_tiles()
+        self.windows.planes * self.plane_tiles
     }
 
     /// About the instructions that all threads execute for as many outputs as a plane has.
@@ -220,7 +215,7 @@ impl PlaneWindowGeometry {
         let reduced = lines[0] * lines[1] * (4 * s + 12);
         let shared = lines[0] * rows * (3 * r + 4) + slices * rows * (3 * t + 4);
         let of_tile = 80 + reduced + u64::from(self.shares_lines()) * shared;
-        self.plane_tiles().saturating_mul(of_tile)
+        self.plane_tiles.saturating_mul(of_tile)
     }
 
     /// Launch of the kernel.

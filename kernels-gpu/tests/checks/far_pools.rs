@@ -121,7 +121,7 @@ pub(crate) fn volumes(run: &Run) -> Outcome {
                 .iter()
                 .flat_map(|block| block * span..(block + 1) * span)
             {
-                let (plane, at) = (tile / g.plane_tiles(), tile % g.plane_tiles());
+                let (plane, at) = (tile / g.plane_tiles, tile % g.plane_tiles);
                 let of_slice = height.div_ceil(rows) * q;
                 let (first, row) = (at / of_slice * slices, at % of_slice / q * rows);
                 for slice in (first..depth).take(slices as usize) {

@@ -100,7 +100,7 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
             tiled.push(PlaneWindowGeometry::tiled(&g, tile));
         }
         let far: Vec<_> = (tiled.iter())
-            .filter(|of| of.plane_tiles() > BLOCK_THREADS.into())
+            .filter(|of| of.plane_tiles > BLOCK_THREADS.into())
             .map(|of| PlaneWindowGeometry {
                 near: Reciprocal::of(BLOCK_THREADS),
                 ..*of
