@@ -41,13 +41,13 @@ bugs! {
         rows_above_the_input_are_pooled, pool::windows::<f32>,
             "if i < N && «!is_inside[i]» {" => "false";
         the_last_tap_of_a_row_is_left_out, pool::windows::<f32>,
-            "while tap < «to» {" => "to.max(1) - 1";
+            "if tap < «to» {" => "to.max(1) - 1";
         windows_begin_a_tap_late_beside_the_input, pool::windows::<f32>,
             "up(«(first as i32).wrapping_neg()»)," => "(first as i32).wrapping_neg() + 1";
         tiles_take_lines_of_the_row_before, pool::windows::<f32>,
             "let line = nth(i) * row_step + r * «tap_step»;" => "tap_step.max(2) - 1";
-        lines_of_a_thread_are_those_of_the_next, pool::windows::<f32>,
-            "(slice * g.lines[1] + row) * BLOCK_THREADS + «thread»" => "(thread ^ 1)";
+        threads_share_their_lines, pool::windows::<f32>,
+            "(slice * g.lines[1] + row) * BLOCK_THREADS + «thread»" => "0";
         tiles_go_on_behind_the_last_slice, pool::windows::<f32>,
             "while slice < «g.tile[0].min(of.output[0] - z)» {" => "g.tile[0]";
     "pool/nhwc.rs":
@@ -314,8 +314,8 @@ bugs! {
             "if «self.has(batch, start + first + i)» {\n                                y.store(" => "true";
         series_of_another_channel_take_its_gain, softmax::lists::<f32>,
             "let (_, channel) = div_rem_u64(«plane», g.channels as u64);" => "plane + 1";
-        shifts_of_series_are_those_of_the_first_values, softmax::lists::<f32>,
-            "self.of_indices(shift, batch, «start», 0.0)" => "0";
+        gains_of_series_are_those_of_the_first_values, softmax::lists::<f32>,
+            "self.of_indices(gain, batch, «start», 0.0)" => "0";
         residuals_of_series_are_those_of_the_first_values, softmax::lists::<f32>,
             "self.part::<T, MAPPED>(residual, batch, «start», 0.0)" => "0";
     "softmax.rs":

@@ -20,7 +20,7 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
-use cuda_std::{Storage, bf16, f16, kernel, math, thread};
+use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
 use launch_config::pool::{
     BLOCK_THREADS, MIN_BLOCKS, PlaneWindowGeometry, SIDE_BY_SIDE, WindowGeometry, WindowResult,
 };
@@ -244,21 +244,32 @@ impl<T: Storage> Lines<'_, T> {
             }
         });
         let mut lines = [self.reduction.none(); N];
+        let mut next = |lines: &mut [f32; N], taps: usize| {
+            let mut values = [[0.0; N]; 2];
+            unroll!(2, |tap| {
+                unroll!(4, |i| {
+                    if i < N && tap < taps {
+                        values[tap][i] = self.x.load(at[i]).to_f32();
+                        at[i] += g.dilation[2] as usize;
+                    }
+                });
+            });
+            unroll!(2, |tap| {
+                unroll!(4, |i| {
+                    if i < N && tap < taps {
+                        lines[i] = self.reduction.and(lines[i], values[tap][i]);
+                    }
+                });
+            });
+        };
         let mut tap = from;
-        while tap < to {
-            let mut values = lines;
-            unroll!(4, |i| {
-                if i < N {
-                    values[i] = self.x.load(at[i]).to_f32();
-                    at[i] += g.dilation[2] as usize;
-                }
-            });
-            unroll!(4, |i| {
-                if i < N {
-                    lines[i] = self.reduction.and(lines[i], values[i]);
-                }
-            });
-            tap += 1;
+        while tap + 1 < to {
+            opaque::not_unrolled();
+            next(&mut lines, 2);
+            tap += 2;
+        }
+        if tap < to {
+            next(&mut lines, 1);
         }
         unroll!(4, |i| {
             if i < N && !is_inside[i] {

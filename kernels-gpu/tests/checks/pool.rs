@@ -58,10 +58,11 @@ fn layers(row: &Row) -> Vec<Layer> {
         average(false, None),
         average(true, Some(-3)),
     ];
-    let dilation = [2, 1, 3];
-    let reaches = |axis: usize| dilation[axis] * (kernel_size[axis] - 1);
-    if (0..3).all(|axis| reaches(axis) < input[2 + axis] + 2 * padding[axis]) {
-        layers.push(Layer::from(maximum.dilation(dilation)));
+    for dilation in [[2, 1, 3], [1, 2, 2], [1, 3, 1]] {
+        let reaches = |axis: usize| dilation[axis] * (kernel_size[axis] - 1);
+        if (0..3).all(|axis| reaches(axis) < input[2 + axis] + 2 * padding[axis]) {
+            layers.push(Layer::from(maximum.dilation(dilation)));
+        }
     }
     layers
 }
