@@ -22,7 +22,8 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
 use launch_config::pool::{
-    BLOCK_THREADS, MIN_BLOCKS, PlaneWindowGeometry, SIDE_BY_SIDE, WindowGeometry, WindowResult,
+    BLOCK_THREADS, MAXIMUM_MIN_BLOCKS, MIN_BLOCKS, PlaneWindowGeometry, SIDE_BY_SIDE,
+    WindowGeometry, WindowResult,
 };
 
 use crate::parts::index::{NearSegments, div_rem};
@@ -40,7 +41,7 @@ pub mod nhwc;
 /// `x` has `g.windows.planes` planes of the extents `g.windows.input`, `y` as many of `g.windows.output`; the
 /// two do not overlap. The extents are positive, and planes of `y` and padded rows of `x` have less than 2^31
 /// elements; `g` is of maxima.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MAXIMUM_MIN_BLOCKS)]
 pub unsafe fn max_pool<T: Storage>(x: *const T, y: *mut T, g: &PlaneWindowGeometry) {
     reduce_tile(x, y, g, Reduction { is_maximum: true });
 }

@@ -58,12 +58,14 @@ class _Fused:
         self.compiled = torch.compile(own, backend=convfuse, options={"kernels": kernels})
 
     def put(self) -> None:
-        """Has calls of the module come here."""
-        self.module.__dict__.update({_STATE: self, _CALLED: self, _REPLICATED: self.replicate})
+        """Has calls of the module come here, unless it is left as it was."""
+        self.module.__dict__[_STATE] = self
+        if not self.is_left:
+            self.module.__dict__.update({_CALLED: self, _REPLICATED: self.replicate})
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         module = self.module
-        if self.is_left or _is_left_alone(module):
+        if _is_left_alone(module):
             return module._call_impl(*arguments, **named)
         if self.kernels.was_called:
             try:

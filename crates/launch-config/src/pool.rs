@@ -14,8 +14,11 @@ use super::{LaunchShape, Refusal};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 128;
 
-/// Blocks that a multiprocessor should hold.
-pub const MIN_BLOCKS: u32 = 8;
+/// Blocks of the kernel for maxima that a multiprocessor should hold.
+pub const MAXIMUM_MIN_BLOCKS: u32 = 8;
+
+/// Blocks of the one for averages. One more would leave too few registers on some architectures.
+pub const MIN_BLOCKS: u32 = 7;
 
 /// Lines that a thread reduces side by side.
 pub const SIDE_BY_SIDE: u32 = 4;
