@@ -17,8 +17,8 @@ pub const BLOCK_THREADS: u32 = 128;
 /// Blocks of the kernel for maxima that a multiprocessor should hold.
 pub const MAXIMUM_MIN_BLOCKS: u32 = 8;
 
-/// Blocks of the one for averages. One more would leave too few registers on some architectures.
-pub const MIN_BLOCKS: u32 = 7;
+/// Blocks of the one for averages. More would leave too few registers on some architectures.
+pub const MIN_BLOCKS: u32 = 6;
 
 /// Lines that a thread reduces side by side.
 pub const SIDE_BY_SIDE: u32 = 4;
