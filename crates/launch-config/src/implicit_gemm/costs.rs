@@ -46,15 +46,16 @@ impl GemmConfig {
     /// leave at most an eighth of their pairs empty), and there must be enough steps. A tile of one warpgroup
     /// needs room for a second block on the multiprocessor, because a single one leaves the tensor cores idle
     /// between its MMA batches. Filters must fill three quarters of a warp-specialized tile, or half of one
-    /// where results are shuffled or reduced. It needs no number of steps where results have no norm: it
-    /// writes them while the other warpgroup multiplies.
+    /// where results are shuffled or reduced. It needs no number of steps of single-part values: it writes
+    /// results while the other warpgroup multiplies.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let paired_columns = g.column_taps.next_multiple_of(MMA_STEP_K_VECTORS);
         let fills_pairs = 8 * g.column_taps >= 7 * paired_columns;
-        let stores = self.tile.is_warp_specialized() && g.epilogue.is_store();
-        let pairs = g.planes > 1 || (g.pair_k_vectors > 0 && (fills_pairs || stores));
-        let mma_steps = pairs && (g.k_blocks * g.mma_steps >= MIN_WARPGROUP_STEPS || stores);
+        let overlaps = self.tile.is_warp_specialized()
+            && (g.epilogue.is_store() || self.format.step_parts() == 1);
+        let pairs = g.planes > 1 || (g.pair_k_vectors > 0 && (fills_pairs || overlaps));
+        let mma_steps = pairs && (g.k_blocks * g.mma_steps >= MIN_WARPGROUP_STEPS || overlaps);
         if !self.tile.is_warp_specialized() {
             return mma_steps && self.blocks_per_processor(device) > 1;
         }
