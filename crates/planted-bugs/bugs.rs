@@ -37,11 +37,12 @@ bugs! {
             "left.min(local + VECTOR_ELEMENTS)" => "local + VECTOR_ELEMENTS";
     "pool.rs":
         averages_count_what_hangs_over, pool::windows::<f32>,
-            "«end.min(last)» - start.max(first)" => "end";
+            "count *= «end.min(last)» - start.max(first);" => "end";
+    "pool/overlapping.rs":
         rows_above_the_input_are_pooled, pool::windows::<f32>,
-            "if i < N && «!is_inside[i]» {" => "false";
+            "if «!is_inside[i]» {" => "false";
         the_last_tap_of_a_row_is_left_out, pool::windows::<f32>,
-            "if tap < «to» {" => "to.max(1) - 1";
+            "while tap < «to» {" => "to.max(1) - 1";
         windows_begin_a_tap_late_beside_the_input, pool::windows::<f32>,
             "up(«(first as i32).wrapping_neg()»)," => "(first as i32).wrapping_neg() + 1";
         tiles_take_lines_of_the_row_before, pool::windows::<f32>,

@@ -1,309 +1,133 @@
 //! Pools: the maximum or the average of each window of images and volumes. The average of a whole plane is a
 //! reduction of a row.
 //!
-//! # Idea
-//! Windows are reduced along one axis after the other. A *line* is the columns of a window in one row of the
-//! input: its columns in the input are found once for all lines of a thread, and no element is compared with
-//! bounds. Windows of neighbouring rows and slices share lines, which a thread keeps in shared memory.
-//!
-//! ```text
-//! for each row h of a slice d that windows of the tile have:   # 4 side by side
-//!     line[d][h] = x[d][h][w0] and x[d][h][w0 + dilation] and ..
-//! for each slice d, and each row p of the tile:
-//!     line[d][p] = line[d][h of p] and line[d][next h of p] and ..      # in place
-//! for each slice z and each row p of the tile:
-//!     y[z][p] = line[d of z][p] and line[next d of z][p] and ..
-//! ```
-//!
 //! NaN in a window gives NaN, and so do infinities of both signs in an average. Padding is never loaded.
 //! Averages are f32 sums in a fixed order: over the columns of a row, the rows of a slice, and the slices.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::shared;
-use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
+use cuda_std::{Storage, bf16, f16, kernel, math, thread};
 use launch_config::pool::{
-    BLOCK_THREADS, MAXIMUM_MIN_BLOCKS, MIN_BLOCKS, PlaneWindowGeometry, SIDE_BY_SIDE,
-    WindowGeometry, WindowResult,
+    BLOCK_OUTPUTS, BLOCK_THREADS, OUTPUTS_PER_THREAD, WINDOW_MIN_BLOCKS, WindowGeometry,
+    WindowResult,
 };
 
-use crate::parts::index::{NearSegments, div_rem};
+use crate::parts::index::NearSegments;
 use crate::parts::unroll::unroll;
 
 pub mod nhwc;
+pub mod overlapping;
 
-/// A thread takes the maxima of a tile of windows.
+/// One window of a thread.
+#[derive(Clone, Copy)]
+struct Window {
+    /// Index of the plane's first element.
+    plane: usize,
+    /// Depth, row and column of the window's first element; below zero, wrapped, in the padding.
+    first: [u32; 3],
+}
+
+/// A block computes `BLOCK_OUTPUTS` consecutive outputs.
 ///
-/// *Launch*: `g.shape()`. *Mapping*: neighbouring threads have neighbouring columns. *Barriers*: none.
-/// *Traffic*: each element is read once for each window of the row and once for each tile, from cache but for
-/// the first time; each output is written once.
+/// *Launch*: `g.shape()`. *Mapping*: four windows a thread, a block's width apart, whose elements are loaded
+/// side by side. For an element in the padding, the first element of the plane is loaded instead, and not
+/// counted. *Barriers*: none. *Traffic*: each element of a window is read once from cache, each element of
+/// the input about once from memory; each output is written once.
 ///
 /// # Safety
-/// `x` has `g.windows.planes` planes of the extents `g.windows.input`, `y` as many of `g.windows.output`; the
-/// two do not overlap. The extents are positive, and planes of `y` and padded rows of `x` have less than 2^31
-/// elements; `g` is of maxima.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MAXIMUM_MIN_BLOCKS)]
-pub unsafe fn max_pool<T: Storage>(x: *const T, y: *mut T, g: &PlaneWindowGeometry) {
-    reduce_tile(x, y, g, Reduction { is_maximum: true });
-}
+/// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`; the two do not
+/// overlap. The extents are positive, planes have less than 2^31 elements, and `g` is planned.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = WINDOW_MIN_BLOCKS)]
+pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
+    let plane_elements = g.plane_elements() as usize;
+    let outputs = g.planes * g.plane_outputs();
+    let x = Global::new(x, g.planes as usize * plane_elements);
+    let y = GlobalMut::new(y, outputs as usize);
+    let start = thread::block_idx_x() as u64 * BLOCK_OUTPUTS as u64;
+    let span = (outputs - start).min(BLOCK_OUTPUTS as u64) as u32;
+    let segments = NearSegments::from(start, g.plane_outputs(), &g.near);
+    let thread = thread::thread_idx_x();
+    let reduction = Reduction::of(g);
+    let (none, and) = (reduction.none(), |a, b| reduction.and(a, b));
 
-/// The same for averages.
-///
-/// *Launch*, *Mapping*, *Barriers*, *Traffic*: as there.
-///
-/// # Safety
-/// As for [`fn@max_pool`]; `g` is of averages.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-pub unsafe fn avg_pool<T: Storage>(x: *const T, y: *mut T, g: &PlaneWindowGeometry) {
-    reduce_tile(x, y, g, Reduction { is_maximum: false });
-}
-
-/// Reduces the windows of the thread's tile.
-///
-/// # Safety
-/// As for the kernels.
-#[inline(always)]
-unsafe fn reduce_tile<T: Storage>(
-    x: *const T,
-    y: *mut T,
-    g: &PlaneWindowGeometry,
-    reduction: Reduction,
-) {
-    let of = &g.windows;
-    let (block, thread) = (thread::block_idx_x() as u64, thread::thread_idx_x());
-    let start = block * BLOCK_THREADS as u64;
-    if start + thread as u64 >= g.tiles() {
-        return;
-    }
-    let plane_elements = of.plane_elements() as usize;
-    let x = Global::new(x, of.planes as usize * plane_elements);
-    let y = GlobalMut::new(y, (of.planes * of.plane_outputs()) as usize);
-    let segments = NearSegments::from(start, g.plane_tiles, &g.near);
-    let (plane, position) = segments.position(thread);
-    let plane = segments.first as usize + plane as usize;
-    // A plane has less than 2^31 outputs, so no more tiles.
-    let (z, rest) = g.slice.div_rem(position as u32, math::high_word);
-    let (p, q) = g.columns.div_rem(rest, math::high_word);
-    let [z, p] = [z * g.tile[0], p * g.tile[1]];
-    let input = |axis: usize, at: u32| (at * of.stride[axis]).wrapping_sub(of.padding[axis]);
-    let [d, h, w] = [input(0, z), input(1, p), input(2, q)];
-    let lines = Lines {
-        x: x.slice(plane * plane_elements, plane_elements),
-        g: of,
-        first: w,
-        taps: taps_inside(of, w),
-        reduction,
+    // Depth, row and column of output `local` of the block, and its plane after the block's first one.
+    let locate = |local: u32| {
+        let (plane, position) = segments.position(local);
+        // A plane has less than 2^31 outputs.
+        let (z, rest) = g.slice.div_rem(position as u32, math::high_word);
+        let (p, q) = g.columns.div_rem(rest, math::high_word);
+        (plane, [z, p, q])
     };
-    let and = |a, b| reduction.and(a, b);
-    let counted_columns = counted(of, 2, q);
-    let store = |z: u32, p: u32, result: f32| {
-        let result = reduction.result(result, || {
-            if of.result == WindowResult::Divided {
-                return of.divisor;
-            }
-            (counted(of, 0, z) * counted(of, 1, p) * counted_columns) as f32
-        });
-        let row = (plane * of.output[0] as usize + z as usize) * of.output[1] as usize + p as usize;
-        y.store(
-            row * of.output[2] as usize + q as usize,
-            T::from_f32(result),
-        );
-    };
-
-    if !g.shares_lines() {
-        let mut result = reduction.none();
-        let mut t = 0;
-        while t < g.lines[0] {
-            let d = d.wrapping_add(t * g.step[0]);
-            let mut of_slice = reduction.none();
-            lines.of_slice(d, h, g.step[1], g.lines[1], |_, line| {
-                of_slice = and(of_slice, line);
-            });
-            result = and(result, of_slice);
-            t += 1;
-        }
-        store(z, p, result);
-        return;
-    }
-
-    // The lines of a thread are a column.
-    let held = shared::dynamic::<f32>(0, g.lines[0] * g.lines[1] * BLOCK_THREADS);
-    let place = |slice: u32, row: u32| (slice * g.lines[1] + row) * BLOCK_THREADS + thread;
-    let mut slice = 0;
-    while slice < g.lines[0] {
-        let d = d.wrapping_add(slice * g.step[0]);
-        lines.of_slice(d, h, g.step[1], g.lines[1], |row, line| {
-            held.store(place(slice, row), line);
-        });
-        slice += 1;
-    }
-    // Lines of a tile from one output to the next, and from one of a window to the next.
-    let steps = |axis: usize| {
-        let (of_output, _) = div_rem(of.stride[axis], g.step[axis]);
-        let (of_tap, _) = div_rem(of.dilation[axis], g.step[axis]);
-        [of_output, of_tap]
-    };
-    let [row_step, tap_step] = steps(1);
-    slice = 0;
-    while slice < g.lines[0] {
-        let mut row = 0;
-        while row < g.tile[1] {
-            // Rows behind the last repeat it.
-            let nth = |i: usize| (row + i as u32).min(g.tile[1] - 1);
-            let mut results = [reduction.none(); SIDE_BY_SIDE as usize];
-            let mut r = 0;
-            while r < of.kernel[1] {
-                unroll!(4, |i| {
-                    let line = nth(i) * row_step + r * tap_step;
-                    results[i] = and(results[i], held.load(place(slice, line)));
-                });
-                r += 1;
-            }
-            // No window of a later row has the first lines.
-            unroll!(4, |i| {
-                held.store(place(slice, nth(i)), results[i]);
-            });
-            row += SIDE_BY_SIDE;
-        }
-        slice += 1;
-    }
-    let [slice_step, tap_step] = steps(0);
-    slice = 0;
-    while slice < g.tile[0].min(of.output[0] - z) {
-        let mut row = 0;
-        while row < g.tile[1].min(of.output[1] - p) {
-            let mut result = reduction.none();
-            let mut t = 0;
-            while t < of.kernel[0] {
-                let line = place(slice * slice_step + t * tap_step, row);
-                result = and(result, held.load(line));
-                t += 1;
-            }
-            store(z + slice, p + row, result);
-            row += 1;
-        }
-        slice += 1;
-    }
-}
-
-/// The lines of a thread: the columns of its windows in one plane.
-struct Lines<'a, T> {
-    /// The plane.
-    x: Global<T>,
-    g: &'a WindowGeometry,
-    /// The first column of the windows; below zero, wrapped, in the padding.
-    first: u32,
-    /// The taps of it that are in the input: from, and to.
-    taps: [u32; 2],
-    reduction: Reduction,
-}
-
-impl<T: Storage> Lines<'_, T> {
-    /// Gives `take` the lines of `count` rows of slice `d`, from row `h` on, `step` rows apart, one after the
-    /// other. Rows and slices in the padding have lines of nothing.
-    ///
-    /// # Safety
-    /// The plane has the extents of the geometry.
-    #[inline(always)]
-    unsafe fn of_slice(
-        &self,
-        d: u32,
-        h: u32,
-        step: u32,
-        count: u32,
-        mut take: impl FnMut(u32, f32),
-    ) {
-        let mut row = 0;
-        while row + SIDE_BY_SIDE <= count {
-            let lines = self.reduced::<4>(d, h.wrapping_add(row * step), step);
-            unroll!(4, |i| {
-                take(row + i as u32, lines[i]);
-            });
-            row += SIDE_BY_SIDE;
-        }
-        while row < count {
-            let [line] = self.reduced::<1>(d, h.wrapping_add(row * step), step);
-            take(row, line);
-            row += 1;
-        }
-    }
-
-    /// The lines of rows `h`, `h + step` and so on of slice `d`.
-    #[inline(always)]
-    unsafe fn reduced<const N: usize>(&self, d: u32, h: u32, step: u32) -> [f32; N] {
-        let g = self.g;
-        let [from, to] = self.taps;
-        let mut at = [0; N];
-        let mut is_inside = [false; N];
-        unroll!(4, |i| {
-            if i < N {
-                let h = h.wrapping_add(i as u32 * step);
-                is_inside[i] = d < g.input[0] && h < g.input[1];
-                // Of a row in the padding another one is loaded, and dropped.
-                let row = if is_inside[i] { d * g.input[1] + h } else { 0 };
-                let column = self.first.wrapping_add(from * g.dilation[2]);
-                at[i] = row as usize * g.input[2] as usize + column as usize;
-            }
-        });
-        let mut lines = [self.reduction.none(); N];
-        let mut next = |lines: &mut [f32; N], taps: usize| {
-            let mut values = [[0.0; N]; 2];
-            unroll!(2, |tap| {
-                unroll!(4, |i| {
-                    if i < N && tap < taps {
-                        values[tap][i] = self.x.load(at[i]).to_f32();
-                        at[i] += g.dilation[2] as usize;
-                    }
-                });
-            });
-            unroll!(2, |tap| {
-                unroll!(4, |i| {
-                    if i < N && tap < taps {
-                        lines[i] = self.reduction.and(lines[i], values[tap][i]);
-                    }
-                });
-            });
+    // Threads past the end recompute the last output, and do not store it.
+    let nth = |o: u32| (thread + o * BLOCK_THREADS).min(span - 1);
+    let mut windows = [Window {
+        plane: 0,
+        first: [0; 3],
+    }; OUTPUTS_PER_THREAD];
+    unroll!(4, |o| {
+        let (plane, at) = locate(nth(o as u32));
+        windows[o] = Window {
+            plane: (segments.first as usize + plane as usize) * plane_elements,
+            first: [
+                (at[0] * g.stride[0]).wrapping_sub(g.padding[0]),
+                (at[1] * g.stride[1]).wrapping_sub(g.padding[1]),
+                (at[2] * g.stride[2]).wrapping_sub(g.padding[2]),
+            ],
         };
-        let mut tap = from;
-        while tap + 1 < to {
-            opaque::not_unrolled();
-            next(&mut lines, 2);
-            tap += 2;
-        }
-        if tap < to {
-            next(&mut lines, 1);
-        }
-        unroll!(4, |i| {
-            if i < N && !is_inside[i] {
-                lines[i] = self.reduction.none();
-            }
-        });
-        lines
-    }
-}
+    });
 
-/// The taps along a row of a window from column `first` on that are in the input: from, and to. Below zero it
-/// has wrapped.
-///
-/// # Safety
-/// The padded row has less than 2^31 elements, and the dilation is above 0.
-#[inline(always)]
-unsafe fn taps_inside(g: &WindowGeometry, first: u32) -> [u32; 2] {
-    let (taps, step, columns) = (g.kernel[2], g.dilation[2], g.input[2]);
-    let last = first.wrapping_add((taps - 1) * step);
-    // Both are signed numbers.
-    if first < columns && last < columns {
-        return [0, taps];
-    }
-    let up = |distance: i32| {
-        if distance <= 0 {
-            return 0;
+    let mut results = [none; OUTPUTS_PER_THREAD];
+    let mut t = 0;
+    while t < g.kernel[0] {
+        let mut of_slice = [none; OUTPUTS_PER_THREAD];
+        let mut r = 0;
+        while r < g.kernel[1] {
+            let mut of_row = [none; OUTPUTS_PER_THREAD];
+            let mut s = 0;
+            while s < g.kernel[2] {
+                let mut values = [none; OUTPUTS_PER_THREAD];
+                unroll!(4, |o| {
+                    let [d, h, w] = windows[o].first;
+                    let d = d.wrapping_add(t * g.dilation[0]);
+                    let h = h.wrapping_add(r * g.dilation[1]);
+                    let w = w.wrapping_add(s * g.dilation[2]);
+                    let inside = d < g.input[0] && h < g.input[1] && w < g.input[2];
+                    let in_plane = if inside {
+                        (d * g.input[1] + h) * g.input[2] + w
+                    } else {
+                        0
+                    };
+                    let value = x.load(windows[o].plane + in_plane as usize).to_f32();
+                    if inside {
+                        values[o] = value;
+                    }
+                });
+                unroll!(4, |o| {
+                    of_row[o] = and(of_row[o], values[o]);
+                });
+                s += 1;
+            }
+            unroll!(4, |o| {
+                of_slice[o] = and(of_slice[o], of_row[o]);
+            });
+            r += 1;
         }
-        div_rem(distance as u32 + step - 1, step).0.min(taps)
-    };
-    [
-        up((first as i32).wrapping_neg()),
-        up(columns.wrapping_sub(first) as i32),
-    ]
+        unroll!(4, |o| {
+            results[o] = and(results[o], of_slice[o]);
+        });
+        t += 1;
+    }
+
+    let mut o = 0;
+    while o < OUTPUTS_PER_THREAD as u32 {
+        let local = thread + o * BLOCK_THREADS;
+        let result = results[0];
+        results = [results[1], results[2], results[3], result];
+        if local < span {
+            let result = reduction.result(result, || divisor(g, locate(local).1));
+            y.store(start as usize + local as usize, T::from_f32(result));
+        }
+        o += 1;
+    }
 }
 
 /// How the elements of a window are reduced.
@@ -313,6 +137,13 @@ struct Reduction {
 }
 
 impl Reduction {
+    #[inline(always)]
+    fn of(g: &WindowGeometry) -> Self {
+        Self {
+            is_maximum: g.result == WindowResult::Maximum,
+        }
+    }
+
     /// What is reduced of no elements, and in place of one of the padding.
     #[inline(always)]
     fn none(self) -> f32 {
@@ -346,24 +177,23 @@ impl Reduction {
 
 /// The divisor of the average for an output's window.
 #[inline(always)]
-fn divisor(g: &WindowGeometry, [z, p, q]: [u32; 3]) -> f32 {
+fn divisor(g: &WindowGeometry, output: [u32; 3]) -> f32 {
     if g.result == WindowResult::Divided {
         return g.divisor;
     }
-    (counted(g, 0, z) * counted(g, 1, p) * counted(g, 2, q)) as f32
-}
-
-/// How many positions along an axis count for the average of an output's window.
-#[inline(always)]
-fn counted(g: &WindowGeometry, axis: usize, output: u32) -> u32 {
-    let padding = g.padding[axis];
-    // Positions of the padded axis, which signed 32 bits hold.
-    let start = output * g.stride[axis];
-    let end = start + g.kernel[axis];
-    let (first, last) = if g.result == WindowResult::AverageOfPadded {
-        (0, g.input[axis] + 2 * padding)
-    } else {
-        (padding, padding + g.input[axis])
-    };
-    end.min(last) - start.max(first)
+    let is_padded = g.result == WindowResult::AverageOfPadded;
+    let mut count = 1;
+    unroll!(3, |axis| {
+        let padding = g.padding[axis];
+        // Positions of the padded axis, which signed 32 bits hold.
+        let start = output[axis] * g.stride[axis];
+        let end = start + g.kernel[axis];
+        let (first, last) = if is_padded {
+            (0, g.input[axis] + 2 * padding)
+        } else {
+            (padding, padding + g.input[axis])
+        };
+        count *= end.min(last) - start.max(first);
+    });
+    count as f32
 }

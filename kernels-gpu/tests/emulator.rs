@@ -257,7 +257,7 @@ tests! {
     far_elements_are_found_by_what_moves_them: checks::far::moved;
     far_elements_are_found_by_interleaving: checks::conv_transpose::far;
     far_elements_are_found_by_pools:
-        checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::nhwc, checks::far_pools::rows,
+        checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::overlapping, checks::far_pools::nhwc, checks::far_pools::rows,
         checks::far_pools::channels;
     far_elements_are_found_by_upsampling: checks::upsample::far;
     far_elements_are_found_by_series: checks::softmax::far, checks::layer_norm_rows::far;

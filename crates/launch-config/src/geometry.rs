@@ -165,7 +165,11 @@ impl KernelGeometry for PoolProblem {
             dilation: all("dilation", self.dilation)?,
             result,
             divisor,
-        })
+            columns: Reciprocal::of(1),
+            slice: Reciprocal::of(1),
+            near: Reciprocal::of(1),
+        }
+        .planned())
     }
 }
 

@@ -32,6 +32,7 @@ mod mode;
 pub mod nhwc;
 pub mod norm;
 pub mod one_launch;
+pub mod overlapping;
 pub mod pad;
 pub mod peak;
 pub mod pointwise;

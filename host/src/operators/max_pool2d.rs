@@ -1,8 +1,11 @@
 //! Maximum over sliding windows of images.
 
-use super::launching::{single, with_or_without_batch};
-use super::pool::{append_windows, plan_windows};
+use super::launching::{compute, single, with_or_without_batch};
+use super::pool::{append_overlapping, plan_overlapping};
+use kernels_gpu::max_pool2d::MAX_POOL2D;
 use launch_config::KernelGeometry;
+use launch_config::max_pool2d::PoolGeometry;
+use launch_config::overlapping::OverlappingGeometry;
 use launch_config::pool::WindowGeometry;
 
 use crate::device::{DType, Tensor};
@@ -42,10 +45,19 @@ pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
     })
 }
 
+/// The windows as ones that overlap, unless threads have stacks of them.
+fn overlapping(of: &PoolGeometry) -> Option<OverlappingGeometry> {
+    let windows = WindowGeometry::of_images(of);
+    (!of.task.is_stack()).then(|| OverlappingGeometry::new(&windows))?
+}
+
 /// Plans the launch.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &MaxPool2dProblem) -> Result<()> {
-    let windows = WindowGeometry::of_images(&problem.geometry()?);
-    plan_windows(plan, dtype, &windows)
+    let geometry = problem.geometry()?;
+    match overlapping(&geometry) {
+        Some(of) => plan_overlapping(plan, dtype, &of),
+        None => plan.launch(&MAX_POOL2D, &[dtype.label()], geometry.shape()),
+    }
 }
 
 /// Appends the operator to a program.
@@ -54,6 +66,13 @@ pub(crate) fn append(
     x: Value,
     problem: &MaxPool2dProblem,
 ) -> Result<Value> {
-    let windows = WindowGeometry::of_images(&problem.geometry()?);
-    append_windows(program, x, &windows, &problem.output_shape())
+    let geometry = problem.geometry()?;
+    let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
+    // SAFETY: `x` and `y` have the problem's input and output shapes.
+    Ok(unsafe {
+        match overlapping(&geometry) {
+            Some(of) => append_overlapping(program, [x, y], of),
+            None => compute(program, &MAX_POOL2D, y, (x, y, geometry)),
+        }
+    })
 }

@@ -6,10 +6,12 @@ use std::ffi::c_void;
 use super::launching::{compute, single};
 use super::reduction::Steps;
 use cuda_std::Family;
+use kernels_gpu::pool::POOL;
 use kernels_gpu::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
-use kernels_gpu::pool::{AVG_POOL, MAX_POOL};
+use kernels_gpu::pool::overlapping::{AVG_POOL_OVERLAPPING, MAX_POOL_OVERLAPPING};
 use launch_config::KernelGeometry;
-use launch_config::pool::{NhwcWindowGeometry, PlaneWindowGeometry, WindowGeometry};
+use launch_config::overlapping::OverlappingGeometry;
+use launch_config::pool::{NhwcWindowGeometry, WindowGeometry};
 use op_spec::Layout;
 
 use crate::device::{DType, Order, Tensor};
@@ -182,45 +184,47 @@ pub fn adaptive_avg_pool3d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<3>) -> Result<
 
 /// Plans the launches of a pool.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &PoolProblem) -> Result<()> {
-    match problem.of_whole_planes() {
-        Some(divisor) => of_planes(problem, divisor, dtype).plan(plan),
-        None => plan_windows(plan, dtype, &problem.geometry()?),
+    if let Some(divisor) = problem.of_whole_planes() {
+        return of_planes(problem, divisor, dtype).plan(plan);
+    }
+    let windows = problem.geometry()?;
+    match OverlappingGeometry::new(&windows) {
+        Some(overlapping) => plan_overlapping(plan, dtype, &overlapping),
+        None => plan.launch(&POOL, &[dtype.label()], windows.shape()),
     }
 }
 
 /// Input, output and geometry.
-type PlaneArguments = (*const c_void, *mut c_void, PlaneWindowGeometry);
+type OverlappingArguments = (*const c_void, *mut c_void, OverlappingGeometry);
 
-/// The kernels for windows of planes.
-fn plane_family(windows: &PlaneWindowGeometry) -> &'static Family<PlaneArguments> {
-    match windows.windows.are_maxima() {
-        true => &MAX_POOL,
-        false => &AVG_POOL,
+/// The kernels for windows of planes that overlap.
+fn overlapping_family(of: &OverlappingGeometry) -> &'static Family<OverlappingArguments> {
+    match of.windows.are_maxima() {
+        true => &MAX_POOL_OVERLAPPING,
+        false => &AVG_POOL_OVERLAPPING,
     }
 }
 
-/// Plans the launch of windows of planes.
-pub(super) fn plan_windows(
+/// Plans the launch of windows that overlap.
+pub(super) fn plan_overlapping(
     plan: &mut LaunchPlan,
     dtype: DType,
-    windows: &WindowGeometry,
+    of: &OverlappingGeometry,
 ) -> Result<()> {
-    let geometry = PlaneWindowGeometry::new(windows);
-    let family = plane_family(&geometry);
-    plan.launch(family, &[dtype.label()], geometry.shape())
+    plan.launch(overlapping_family(of), &[dtype.label()], of.shape())
 }
 
-/// Appends windows of planes to a program, to an output of the shape `output`.
-pub(super) fn append_windows(
+/// Appends a pool of windows that overlap, of `x` to `y`.
+///
+/// # Safety
+/// `x` and `y` have the shapes of the pool's input and output.
+pub(super) unsafe fn append_overlapping(
     program: &mut ProgramBuilder,
-    x: Value,
-    windows: &WindowGeometry,
-    output: &[usize],
-) -> Result<Value> {
-    let y = program.tensor(output, program.dtype(x))?;
-    let geometry = PlaneWindowGeometry::new(windows);
-    // SAFETY: `x` and `y` have the problem's input and output shapes.
-    Ok(unsafe { compute(program, plane_family(&geometry), y, (x, y, geometry)) })
+    [x, y]: [Value; 2],
+    of: OverlappingGeometry,
+) -> Value {
+    // SAFETY: as the caller promises.
+    unsafe { compute(program, overlapping_family(&of), y, (x, y, of)) }
 }
 
 /// The reductions that average whole planes.
@@ -241,7 +245,16 @@ pub(crate) fn append(
         let steps = of_planes(problem, divisor, program.dtype(x));
         return steps.append(program, x, &output);
     }
-    append_windows(program, x, &problem.geometry()?, &output)
+    let y = program.tensor(&output, program.dtype(x))?;
+    let geometry = problem.geometry()?;
+    let overlapping = OverlappingGeometry::new(&geometry);
+    // SAFETY: `x` and `y` have the problem's input and output shapes.
+    Ok(unsafe {
+        match overlapping {
+            Some(of) => append_overlapping(program, [x, y], of),
+            None => compute(program, &POOL, y, (x, y, geometry)),
+        }
+    })
 }
 
 /// The windows of a pool of channels-last tensors, if there is a kernel for them. The kernels that average

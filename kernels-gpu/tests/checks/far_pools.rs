@@ -3,16 +3,17 @@
 use launch_config::KernelGeometry;
 use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::max_pool2d::{BLOCK_OUTPUTS, OUTPUTS_PER_THREAD};
-use launch_config::pool::{
-    self, NhwcWindowGeometry, PlaneWindowGeometry, WindowGeometry, WindowResult,
-};
+use launch_config::overlapping::{self, OverlappingGeometry};
+use launch_config::pool::{self, NhwcWindowGeometry, WindowGeometry, WindowResult};
+use launch_config::reciprocal::Reciprocal;
 use launch_config::row_reduction::{BLOCK_WARPS, PART_ELEMENTS, RowGeometry};
 use op_spec::MaxPool2dSpec;
 
 use super::super::kernels::channel_reduction::CHANNEL_REDUCTION;
 use super::super::kernels::max_pool2d::MAX_POOL2D;
-use super::super::kernels::pool::MAX_POOL;
+use super::super::kernels::pool::POOL;
 use super::super::kernels::pool::nhwc::MAX_POOL_NHWC;
+use super::super::kernels::pool::overlapping::MAX_POOL_OVERLAPPING;
 use super::super::kernels::reduction::ROW_REDUCTION;
 use super::far::{blocks_are, far_blocks, number};
 use super::{Outcome, Run, label};
@@ -73,8 +74,53 @@ pub(crate) fn images(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Windows of volumes, and of rows, of all planes as those of one.
+/// Windows of volumes.
 pub(crate) fn volumes(run: &Run) -> Outcome {
+    let labels = [label::<f32>()];
+    // Few long planes, and many short ones.
+    for (planes, input) in [(12, [11, 13_000, 14_009]), (400_000_007, [1, 4, 5])] {
+        let kernel = [input[0].min(2), 3, 3];
+        let output = [0, 1, 2].map(|axis| input[axis] - kernel[axis] + 1);
+        let g = WindowGeometry {
+            planes,
+            input,
+            output,
+            kernel,
+            stride: [1; 3],
+            padding: [0; 3],
+            dilation: [1; 3],
+            result: WindowResult::Maximum,
+            divisor: 1.0,
+            columns: Reciprocal::of(1),
+            slice: Reciprocal::of(1),
+            near: Reciprocal::of(1),
+        }
+        .planned();
+        let x = run.computed::<f32>(planes * g.plane_elements(), number)?;
+        let total = planes * g.plane_outputs();
+        let y = run.sparse::<f32>(total)?;
+        let span = u64::from(pool::BLOCK_OUTPUTS);
+        let blocks = far_blocks(total, span);
+        run.launch_some(&POOL, &labels, g.shape(), &blocks, (x.source(), y.ptr(), g))?;
+        let [_, h, w] = input.map(u64::from);
+        let [z, p, q] = output.map(u64::from);
+        let window = kernel.map(u64::from);
+        blocks_are("volumes", &y, span, &blocks, |index| {
+            let (plane, at) = (index / (z * p * q), index % (z * p * q));
+            let (slice, row, column) = (at / (p * q), at / q % p, at % q);
+            let first = ((plane * u64::from(input[0]) + slice) * h + row) * w + column;
+            let taps = (0..window[0] * window[1] * window[2]).map(|tap| {
+                let (t, r) = (tap / (window[1] * window[2]), tap / window[2] % window[1]);
+                number(first + (t * h + r) * w + tap % window[2])
+            });
+            taps.fold(f32::NEG_INFINITY, f32::max)
+        })?;
+    }
+    Ok(())
+}
+
+/// Windows of volumes that overlap, and of rows, of all planes as those of one.
+pub(crate) fn overlapping(run: &Run) -> Outcome {
     let labels = [label::<f32>()];
     // Few long planes, and many short ones; many rows.
     for (planes, input, kernel, stride) in [
@@ -94,10 +140,13 @@ pub(crate) fn volumes(run: &Run) -> Outcome {
             dilation: [1; 3],
             result: WindowResult::Maximum,
             divisor: 1.0,
+            columns: Reciprocal::of(1),
+            slice: Reciprocal::of(1),
+            near: Reciprocal::of(1),
         };
         let x = run.computed::<f32>(planes * windows.plane_elements(), number)?;
         let y = run.sparse::<f32>(planes * windows.plane_outputs())?;
-        let span = u64::from(pool::BLOCK_THREADS);
+        let span = u64::from(overlapping::BLOCK_THREADS);
         let [_, h, w] = input.map(u64::from);
         let [z, p, q] = output.map(u64::from);
         let window = kernel.map(u64::from);
@@ -112,11 +161,17 @@ pub(crate) fn volumes(run: &Run) -> Outcome {
             });
             taps.fold(f32::NEG_INFINITY, f32::max)
         };
-        let single = PlaneWindowGeometry::tiled(&windows, [1, 1]);
-        for g in [single, PlaneWindowGeometry::new(&windows)] {
+        let single = OverlappingGeometry::tiled(&windows, [1, 1]);
+        for g in [single, OverlappingGeometry::new(&windows).unwrap_or(single)] {
             let blocks = far_blocks(g.tiles(), span);
             let arguments = (x.source(), y.ptr(), g);
-            run.launch_some(&MAX_POOL, &labels, g.shape(), &blocks, arguments)?;
+            run.launch_some(
+                &MAX_POOL_OVERLAPPING,
+                &labels,
+                g.shape(),
+                &blocks,
+                arguments,
+            )?;
             let [slices, rows] = g.tile.map(u64::from);
             let [depth, height, _] = g.windows.output.map(u64::from);
             for tile in blocks

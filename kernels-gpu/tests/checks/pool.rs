@@ -2,14 +2,17 @@
 
 use cuda_std::Storage;
 use launch_config::KernelGeometry;
-use launch_config::pool::{BLOCK_THREADS, NhwcWindowGeometry, PlaneWindowGeometry, WindowGeometry};
+use launch_config::overlapping::{BLOCK_THREADS, OverlappingGeometry};
+use launch_config::pool::{BLOCK_OUTPUTS, NhwcWindowGeometry, WindowGeometry};
+
 use launch_config::reciprocal::Reciprocal;
 use op_spec::graph::{Layer, LayerProblem};
 use op_spec::{MaxPool3dSpec, PoolProblem};
 use oracle::Case;
 
+use super::super::kernels::pool::POOL;
 use super::super::kernels::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
-use super::super::kernels::pool::{AVG_POOL, MAX_POOL};
+use super::super::kernels::pool::overlapping::{AVG_POOL_OVERLAPPING, MAX_POOL_OVERLAPPING};
 use super::{Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
 
 /// `[n, c, d, h, w]`, kernel, stride, padding, ceil_mode.
@@ -92,48 +95,53 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
         let outputs = problem.output_shape().elements();
         let y = run.empty::<T>(outputs)?;
         let what = format!("{layer:?} of {:?}", row.0);
-        launch(run, &PlaneWindowGeometry::tiled(&g, [1, 1]), &x, &y)?;
+        let labels = [label::<T>()];
+        run.launch(&POOL, &labels, g.shape(), (x.source(), y.ptr(), g))?;
         compare(&what, &y, &expected::<T>(&case))?;
 
-        // Tiles of every kind, and planes of more tiles than a reciprocal takes.
-        let mut tiled = vec![PlaneWindowGeometry::new(&g)];
-        for tile in [[1, 2], [2, 1], [2, 3], [3, 5]] {
-            tiled.push(PlaneWindowGeometry::tiled(&g, tile));
+        // As planes that are too long for a reciprocal.
+        if g.plane_outputs() > BLOCK_OUTPUTS.into() {
+            let mut g = g;
+            g.near = Reciprocal::of(BLOCK_OUTPUTS);
+            let far = run.empty::<T>(outputs)?;
+            let arguments = (x.source(), far.ptr(), g);
+            run.launch(&POOL, &labels, g.shape(), arguments)?;
+            same_bits(&format!("{what} far"), &far, &y)?;
         }
-        let far: Vec<_> = (tiled.iter())
-            .filter(|of| of.plane_tiles > BLOCK_THREADS.into())
-            .map(|of| PlaneWindowGeometry {
-                near: Reciprocal::of(BLOCK_THREADS),
-                ..*of
-            })
-            .collect();
-        for of in tiled.iter().chain(&far) {
-            let other = run.empty::<T>(outputs)?;
-            launch(run, of, &x, &other)?;
-            same_bits(&format!("{what} in tiles {:?}", of.tile), &other, &y)?;
-        }
+        overlapping(run, &what, &g, &x, &y)?;
         nhwc(run, &what, &g, row.0[1], &x, &y)?;
     }
     Ok(())
 }
 
-/// Pools `x` into `y`.
-pub(super) fn launch<T: Storage>(
+/// Wants the bits of `wanted` in tiles of every kind, and of planes of more tiles than a reciprocal takes.
+fn overlapping<T: Storage>(
     run: &Run,
-    g: &PlaneWindowGeometry,
+    what: &str,
+    windows: &WindowGeometry,
     x: &Tensor<T>,
-    y: &Tensor<T>,
+    wanted: &Tensor<T>,
 ) -> Outcome {
-    let family = match g.windows.are_maxima() {
-        true => &MAX_POOL,
-        false => &AVG_POOL,
+    let family = match windows.are_maxima() {
+        true => &MAX_POOL_OVERLAPPING,
+        false => &AVG_POOL_OVERLAPPING,
     };
-    run.launch(
-        family,
-        &[label::<T>()],
-        g.shape(),
-        (x.source(), y.ptr(), *g),
-    )
+    let tiles = [[1, 1], [1, 2], [2, 1], [2, 3], [3, 5], [1, 9]];
+    for tile in tiles {
+        let near = OverlappingGeometry::tiled(windows, tile);
+        let far = OverlappingGeometry {
+            near: Reciprocal::of(BLOCK_THREADS),
+            ..near
+        };
+        let is_far = near.plane_tiles > BLOCK_THREADS.into();
+        for g in [near, far].into_iter().take(1 + usize::from(is_far)) {
+            let y = run.empty::<T>(wanted.len())?;
+            let arguments = (x.source(), y.ptr(), g);
+            run.launch(family, &[label::<T>()], g.shape(), arguments)?;
+            same_bits(&format!("{what} in tiles of {tile:?}"), &y, wanted)?;
+        }
+    }
+    Ok(())
 }
 
 /// Wants the bits of `wanted` of channels-last tensors, if they have whole vectors of channels. Blocks take
