@@ -13,7 +13,9 @@ use oracle::Case;
 use super::super::kernels::pool::POOL;
 use super::super::kernels::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
 use super::super::kernels::pool::overlapping::{AVG_POOL_OVERLAPPING, MAX_POOL_OVERLAPPING};
-use super::{Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
+use super::{
+    Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits, same_numbers,
+};
 
 /// `[n, c, d, h, w]`, kernel, stride, padding, ceil_mode.
 pub(super) type Row = ([usize; 5], [usize; 3], [usize; 3], [usize; 3], bool);
@@ -138,7 +140,7 @@ fn overlapping<T: Storage>(
             let y = run.empty::<T>(wanted.len())?;
             let arguments = (x.source(), y.ptr(), g);
             run.launch(family, &[label::<T>()], g.shape(), arguments)?;
-            same_bits(&format!("{what} in tiles of {tile:?}"), &y, wanted)?;
+            same_numbers(&format!("{what} in tiles of {tile:?}"), &y, wanted)?;
         }
     }
     Ok(())
