@@ -2,10 +2,11 @@
 //!
 //! Each type is one kind of epilogue that kernels implement. Its `of` accepts a region's form, or refuses it.
 
-use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, Step};
+use launch_config::pointwise::OperandList;
 use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
-use op_spec::{ArithmeticOp, ArithmeticProblem, PointwiseProblem, PreluProblem, ScaleProblem};
+use op_spec::{PointwiseProblem, PreluProblem, ScaleProblem};
 
+mod behind;
 mod gate;
 mod padding;
 mod pool;
@@ -13,6 +14,7 @@ mod reduced_channels;
 mod rows;
 mod series;
 
+pub(super) use behind::{Behind, leading_affine};
 pub(super) use gate::Gate;
 pub(super) use padding::Padding;
 pub(super) use pool::{Pool, Windows, WindowsKernel};
@@ -153,14 +155,7 @@ impl Store {
             return Err(refusal);
         }
         let (affine, rest) = leading_affine(&form.list);
-        let first = match rest {
-            [(_, Pointwise::Function(problem)), ..] => {
-                StoreEpilogue::of(Step::of(&problem.function))
-            }
-            _ => None,
-        };
-        let rest = &rest[usize::from(first.is_some())..];
-        let behind = Behind::of(rest).ok_or(refusal)?;
+        let (first, behind) = Behind::of_steps(rest, true).ok_or(refusal)?;
         Ok(Store {
             residual: behind.residual,
             epilogue: StoreEpilogue {
@@ -193,78 +188,6 @@ impl Store {
             _ => None,
         }
     }
-}
-
-/// A list with the layers of its operands.
-#[derive(Debug, Clone)]
-pub(super) struct Behind {
-    /// The layers that make its gain and its shift.
-    pub(super) affine: Vec<(usize, ChannelAffine)>,
-    /// The layer that adds a residual.
-    pub(super) residual: Option<usize>,
-    pub(super) list: OperandList,
-}
-
-impl Behind {
-    /// These functions, if a list has them.
-    fn of(functions: &[Numbered<Pointwise>]) -> Option<Behind> {
-        let (mut rest, mut functions, mut list) = (functions, Vec::new(), OperandList::EMPTY);
-        let (mut residual, mut affine) = (None, Vec::new());
-        while let steps @ [(layer, step), behind @ ..] = rest {
-            let at = functions.len() as u32;
-            rest = behind;
-            match step {
-                Pointwise::Function(problem) if functions.len() < MAX_STEPS => {
-                    functions.push(Step::of(&problem.function));
-                }
-                Pointwise::Keep if functions.len() < MAX_STEPS => {
-                    functions.push(Step::plain(Function::Keep));
-                }
-                Pointwise::Kept(problem) if functions.len() < MAX_STEPS => {
-                    functions.push(Step::plain(Function::of_kept(problem.operation)));
-                }
-                // Where both are at one place, the residual comes first.
-                Pointwise::Residual(problem) if !list.has_residual() && list.affine_at != at => {
-                    (residual, list.residual_at) = (Some(*layer), at);
-                    list.residual_operation = problem.operation;
-                }
-                Pointwise::Affine(_) | Pointwise::Scale(_) if !list.is_affine() => {
-                    list.affine_at = at;
-                    (affine, rest) = leading_affine(steps);
-                }
-                _ => return None,
-            }
-        }
-        list.functions = PointwiseList::take(&mut functions.into_iter());
-        Some(Behind {
-            affine,
-            residual,
-            list,
-        })
-    }
-}
-
-/// What a layer does, with the layer's number.
-type Numbered<T> = (usize, T);
-
-/// The layers at the head of a list that are a gain and a shift of each channel together, and the others: a
-/// batch norm may be the first, and behind it there are operations with one value or one for each channel.
-fn leading_affine(
-    list: &[Numbered<Pointwise>],
-) -> (Vec<Numbered<ChannelAffine>>, &[Numbered<Pointwise>]) {
-    let affine = list.iter().enumerate();
-    let affine = affine.map_while(|(at, (layer, of))| match of {
-        Pointwise::Affine(ChannelAffine::BatchNorm(_)) if at > 0 => None,
-        Pointwise::Affine(affine) => Some((*layer, *affine)),
-        Pointwise::Scale(problem) => {
-            let product = ArithmeticProblem::of_channels(ArithmeticOp::Mul, problem.shape);
-            Some((*layer, ChannelAffine::Arithmetic(product)))
-        }
-        _ => None,
-    });
-    let affine: Vec<_> = affine.collect();
-    let rest = &list[affine.len()..];
-    (affine, rest)
 }
 
 /// A layer right after a norm with one parameter for each channel.

@@ -16,6 +16,7 @@ pub(crate) mod norm_statistics;
 pub(crate) mod one_launch;
 pub(crate) mod pad;
 pub(crate) mod pointwise;
+pub(crate) mod pointwise_steps;
 pub(crate) mod pool;
 pub(crate) mod precision;
 pub(crate) mod prelu;

@@ -6,6 +6,7 @@ use kernels_gpu::pointwise::{POINTWISE, POINTWISE_KEPT, POINTWISE_RESIDUAL};
 use launch_config::pointwise::Step;
 
 use super::launching::{compute, single};
+use super::pointwise_steps::push;
 use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::graph::LayerProblem;
@@ -275,23 +276,26 @@ pub(crate) fn first_list<R: Copy>(
 ) -> (OperandList, Option<R>, &[ListStep<R>]) {
     let mut functions = Vec::new();
     let (mut residual, mut list) = (None, OperandList::EMPTY);
-    let mut taken = 0;
+    // Steps in front of a residual stay as they are.
+    let (mut taken, mut from) = (0, 0);
     for step in steps {
-        let function = match step {
-            ListStep::Function(problem) => Some(Step::of(&problem.function)),
-            ListStep::Keep => Some(Step::plain(Function::Keep)),
-            ListStep::Kept(operation) => Some(Step::plain(Function::of_kept(*operation))),
-            ListStep::Residual(..) => None,
-        };
-        match (step, function) {
-            (_, Some(function)) if functions.len() < MAX_STEPS => functions.push(function),
-            (ListStep::Residual(operation, of), _) if residual.is_none() => {
+        let mut longer = functions.clone();
+        match step {
+            ListStep::Function(problem) => push(&mut longer, from, Step::of(&problem.function)),
+            ListStep::Keep => longer.push(Step::plain(Function::Keep)),
+            ListStep::Kept(operation) => longer.push(Step::plain(Function::of_kept(*operation))),
+            ListStep::Residual(operation, of) if residual.is_none() => {
                 residual = Some(*of);
-                list.residual_at = functions.len() as u32;
+                from = functions.len();
+                list.residual_at = from as u32;
                 list.residual_operation = *operation;
             }
-            _ => break,
+            ListStep::Residual(..) => break,
         }
+        if longer.len() > MAX_STEPS {
+            break;
+        }
+        functions = longer;
         taken += 1;
     }
     list.functions = PointwiseList::take(&mut functions.into_iter());

@@ -72,7 +72,7 @@ fn values_are_kept_within_a_launch() {
         ]
     };
     let long = || {
-        let functions = vec![Layer::relu(); 7];
+        let functions = vec![Layer::hardswish(); 7];
         [
             vec![conv(1)],
             functions,
@@ -108,11 +108,18 @@ fn values_are_kept_within_a_launch() {
     assert_eq!(names(gated(1), &nhwc), apart);
     assert_eq!(names(gated(64), &Order::Dense), [of(whole, 1)]);
     assert_eq!(names(gated(64), &nhwc), apart);
-    let seven = "relu relu relu relu relu relu relu mul";
+    let seven = ["hardswish "; 7].concat() + "mul";
     assert_eq!(
         names(long(), &Order::Dense),
-        [of("conv2d", 2), of(seven, 1)]
+        [of("conv2d", 2), of(&seven, 1)]
     );
+    // Clamps are one.
+    let clamps = [vec![conv(1)], vec![Layer::relu(); 9]].concat();
+    let all = ["conv2d"]
+        .into_iter()
+        .chain([" relu"; 9])
+        .collect::<String>();
+    assert_eq!(names(clamps, &Order::Dense), [of(&all, 2)]);
     // The second launch begins with what it keeps.
     let behind = [
         Layer::relu(),
