@@ -303,20 +303,16 @@ bugs! {
         series_lose_the_values_of_every_other_slice, softmax::matches::<f32>,
             "8 => «combine(quarter(0), quarter(1))»," => "quarter(0)";
         series_lose_the_last_vector, softmax::matches::<f32>,
-            "if first < N && «self.has(batch, start + first)» {\n                    let index = self.index(batch, start + first);\n                    let vector = T::to_f32_vector(x."
-                => "self.has(batch, start + first + 4)";
-        series_take_values_behind_the_last, softmax::matches::<f32>,
-            "if «self.has(batch, start + first + i)» {\n                            values[first + i] = x." => "true";
+            "if first < N && «index < self.g.count» {\n                    let vector = T::to_f32_vector(x."
+                => "self.g.count > index + VECTOR";
         parameters_of_series_are_taken_for_vectors, layer_norm_rows::matches::<f32>,
-            "if self.in_fours() && «is_aligned» {" => "true";
+            "if self.in_vectors() && «is_aligned» {" => "true";
         parameters_of_series_lack_the_last_value, layer_norm_rows::matches::<f32>,
-            "if i < N && «self.has(batch, start + i)» {" => "self.has(batch, start + i + 1)";
+            "if i < N && «index < self.g.count» {" => "index + 1 < self.g.count";
         series_are_stored_a_value_too_far, softmax::matches::<f32>,
-            "if «self.has(batch, start + first + i)» {\n                                y.store(" => "true";
+            "                        if «index < g.count» {\n                            y.store(" => "index <= g.count";
         series_of_another_channel_take_its_gain, softmax::lists::<f32>,
             "let (_, channel) = div_rem_u64(«plane», g.channels as u64);" => "plane + 1";
-        gains_of_series_are_those_of_the_first_values, softmax::lists::<f32>,
-            "self.of_indices(gain, batch, «start», 0.0)" => "0";
         residuals_of_series_are_those_of_the_first_values, softmax::lists::<f32>,
             "self.part::<T, MAPPED>(residual, batch, «start», 0.0)" => "0";
     "softmax.rs":

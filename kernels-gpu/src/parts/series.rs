@@ -33,8 +33,8 @@ pub(crate) struct Series<'a> {
     /// on: its threads take four values in turn, or one.
     start: u32,
     unit: u32,
-    /// Whether its threads take four values in turn.
-    in_fours: bool,
+    /// Whether four values are a vector in memory.
+    in_vectors: bool,
 }
 
 /// What a list takes besides values. The pointers of what it does not have may be null.
@@ -74,7 +74,7 @@ impl<'a> Series<'a> {
             first: outer * g.count as u64 * g.inner as u64 + position,
             start: if in_fours { place * VECTOR } else { place },
             unit: if in_fours { 1 } else { g.threads },
-            in_fours,
+            in_vectors: g.is_of_rows() && in_fours,
         }
     }
 
@@ -95,27 +95,14 @@ impl<'a> Series<'a> {
     /// Whether the thread has value `i` of a batch, or one behind it.
     #[inline(always)]
     pub(crate) fn has(&self, batch: u32, i: usize) -> bool {
-        // The same four limits for all vectors.
-        let of_vector = (i % VECTOR_ELEMENTS) as u32 * self.unit;
-        self.index(batch, i - i % VECTOR_ELEMENTS) < self.g.count.saturating_sub(of_vector)
+        self.index(batch, i) < self.g.count
     }
 
-    /// Whether threads take four values in turn. Asked each time: loops would else be written out for either.
-    #[inline(always)]
-    fn in_fours(&self) -> bool {
-        opaque::to_compiler(u32::from(self.in_fours)) != 0
-    }
-
-    /// Whether four values are a vector in memory.
+    /// Whether four values are a vector in memory. Asked each time: loops would else be written out for
+    /// either.
     #[inline(always)]
     fn in_vectors(&self) -> bool {
-        self.g.is_of_rows() && self.in_fours()
-    }
-
-    /// The distance in memory of two values of one vector.
-    #[inline(always)]
-    fn step(&self) -> usize {
-        (self.unit as u64 * self.g.inner as u64) as usize
+        opaque::to_compiler(u32::from(self.in_vectors)) != 0
     }
 
     /// Value `index` of the series in the tensor.
@@ -141,8 +128,8 @@ impl<'a> Series<'a> {
         if self.in_vectors() {
             unroll!(8, |v| {
                 let first = v * VECTOR_ELEMENTS;
-                if first < N && self.has(batch, start + first) {
-                    let index = self.index(batch, start + first);
+                let index = self.index(batch, start + first);
+                if first < N && index < self.g.count {
                     let vector = T::to_f32_vector(x.load_vec(self.at(index)));
                     unroll!(4, |i| {
                         values[first + i] = vector[i];
@@ -151,16 +138,13 @@ impl<'a> Series<'a> {
             });
         } else {
             unroll!(8, |v| {
-                let first = v * VECTOR_ELEMENTS;
-                if first < N && self.has(batch, start + first) {
-                    let at = self.at(self.index(batch, start + first));
-                    let x = x.slice(at, self.elements() - at);
-                    unroll!(4, |i| {
-                        if self.has(batch, start + first + i) {
-                            values[first + i] = x.load(i * self.step()).to_f32();
-                        }
-                    });
-                }
+                unroll!(4, |i| {
+                    let of_part = v * VECTOR_ELEMENTS + i;
+                    let index = self.index(batch, start + of_part);
+                    if of_part < N && index < self.g.count {
+                        values[of_part] = x.load(self.at(index)).to_f32();
+                    }
+                });
             });
         }
         values
@@ -196,11 +180,11 @@ impl<'a> Series<'a> {
         let array = Global::new(values, self.g.count as usize);
         let is_aligned = (values as usize).is_multiple_of(VECTOR_ELEMENTS * size_of::<T>());
         let mut of_indices = [absent; N];
-        if self.in_fours() && is_aligned {
+        if self.in_vectors() && is_aligned {
             unroll!(2, |v| {
                 let first = v * VECTOR_ELEMENTS;
-                if first < N && self.has(batch, start + first) {
-                    let index = self.index(batch, start + first);
+                let index = self.index(batch, start + first);
+                if first < N && index < self.g.count {
                     let vector = array.load_vec_readonly(index as usize);
                     let vector = T::to_f32_vector(vector);
                     unroll!(4, |i| {
@@ -210,8 +194,8 @@ impl<'a> Series<'a> {
             });
         } else {
             unroll!(8, |i| {
-                if i < N && self.has(batch, start + i) {
-                    let index = self.index(batch, start + i);
+                let index = self.index(batch, start + i);
+                if i < N && index < self.g.count {
                     of_indices[i] = array.load_readonly(index as usize).to_f32();
                 }
             });
@@ -299,20 +283,22 @@ impl<'a> Series<'a> {
                 added = self.part::<T, MAPPED>(residual, batch, start, 0.0);
             }
             let of_channels = || {
-                let GainAndShift { gain, shift } = operands.of_channels;
+                let of_channel = |channel: u32| {
+                    operands
+                        .of_channels
+                        .of_channel(channel as usize, g.channels as usize)
+                };
                 if opaque::to_compiler(g.along_channels.code()) != 0 {
-                    let gains: [f32; MAPPED] = self.of_indices(gain, batch, start, 0.0);
-                    let shifts: [f32; MAPPED] = self.of_indices(shift, batch, start, 0.0);
+                    let last = g.count - 1;
                     let mut each = [[0.0; 2]; MAPPED];
                     unroll!(8, |i| {
-                        each[i] = [gains[i], shifts[i]];
+                        each[i] = of_channel(self.index(batch, start + i).min(last));
                     });
                     each
                 } else {
                     let (plane, _) = div_rem_u64(self.number, g.series_per_channel);
                     let (_, channel) = div_rem_u64(plane, g.channels as u64);
-                    let of = operands.of_channels;
-                    [of.of_channel(channel as usize, g.channels as usize); MAPPED]
+                    [of_channel(channel as u32); MAPPED]
                 }
             };
             let mut results = mapped;
@@ -330,18 +316,16 @@ impl<'a> Series<'a> {
                 let first = v * VECTOR_ELEMENTS;
                 let [a, b, c, d] = [0, 1, 2, 3].map(|i: usize| results[first + i]);
                 let stored = T::from_f32_vector([a, b, c, d]);
-                if self.has(batch, start + first) {
-                    let at = self.at(self.index(batch, start + first));
-                    if in_vectors {
-                        y.store_vec(at, stored);
-                    } else {
-                        let y = y.slice(at, self.elements() - at);
-                        unroll!(4, |i| {
-                            if self.has(batch, start + first + i) {
-                                y.store(i * self.step(), stored[i]);
-                            }
-                        });
-                    }
+                let index = self.index(batch, start + first);
+                if in_vectors && index < g.count {
+                    y.store_vec(self.at(index), stored);
+                } else if !in_vectors {
+                    unroll!(4, |i| {
+                        let index = self.index(batch, start + first + i);
+                        if index < g.count {
+                            y.store(self.at(index), stored[i]);
+                        }
+                    });
                 }
             });
             // An array that is indexed by a variable would be in local memory.

@@ -1,6 +1,6 @@
 //! The cost model of the implicit GEMM, which chooses tiles and decides where other kernels are faster.
 
-use super::{GemmConfig, GemmDevice, GemmTile, MMA_STEP_K_VECTORS, Mainloop};
+use super::{GemmConfig, GemmDevice, GemmTile, MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, Mainloop};
 use crate::conv::ConvGeometry;
 
 /// The fewest MMA steps for which a warpgroup pays: a partial MMA batch costs as much as a full one, and
@@ -46,14 +46,15 @@ impl GemmConfig {
     /// leave at most an eighth of their pairs empty), and there must be enough steps. A tile of one warpgroup
     /// needs room for a second block on the multiprocessor, because a single one leaves the tensor cores idle
     /// between its MMA batches. Filters must fill three quarters of a warp-specialized tile, or half of one
-    /// where results are shuffled or reduced. It needs no number of steps of single-part values: it writes
-    /// results while the other warpgroup multiplies.
+    /// where results are shuffled or reduced. It writes results while the other warpgroup multiplies, so it
+    /// needs no number of steps where they have no norm, and more than one MMA batch of single-part values.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let paired_columns = g.column_taps.next_multiple_of(MMA_STEP_K_VECTORS);
         let fills_pairs = 8 * g.column_taps >= 7 * paired_columns;
+        let batches = g.k_blocks * g.mma_steps / MMA_BATCH_STEPS;
         let overlaps = self.tile.is_warp_specialized()
-            && (g.epilogue.is_store() || self.format.step_parts() == 1);
+            && (g.epilogue.is_store() || self.format.step_parts() == 1 && batches > 1);
         let pairs = g.planes > 1 || (g.pair_k_vectors > 0 && (fills_pairs || overlaps));
         let mma_steps = pairs && (g.k_blocks * g.mma_steps >= MIN_WARPGROUP_STEPS || overlaps);
         if !self.tile.is_warp_specialized() {
