@@ -30,8 +30,10 @@ struct Window {
 ///
 /// *Launch*: `g.shape()`. *Mapping*: four windows a thread, a block's width apart, whose elements are loaded
 /// side by side, two columns at a time where windows of two lie side by side and rows are whole pairs. For an
-/// element in the padding, the first element of the plane is loaded instead, and not counted. *Barriers*: none. *Traffic*: each element of a window is read once from cache, each element of
-/// the input about once from memory; each output is written once.
+/// element in the padding, the first element of the plane is loaded instead, and not counted.
+/// *Barriers*: none.
+/// *Traffic*: each element of a window is read once from cache, each element of the input about once from
+/// memory; each output is written once.
 ///
 /// # Safety
 /// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`; the two do not

@@ -44,8 +44,8 @@ pub struct OverlappingGeometry {
 }
 
 impl OverlappingGeometry {
-    /// The pool `windows`, in the tiles of least instructions that are enough for all multiprocessors; none if
-    /// its windows share so little that each is better reduced by itself.
+    /// The pool `windows`, in the tiles of least instructions that are enough for all multiprocessors; none
+    /// if its windows share so little that each is better reduced by itself.
     #[must_use]
     pub fn new(windows: &WindowGeometry) -> Option<Self> {
         let alone = instructions_alone(windows);
@@ -129,8 +129,8 @@ fn instructions_alone(windows: &WindowGeometry) -> u64 {
     outputs.saturating_mul(20 + 14 * elements)
 }
 
-/// The same windows, with the rows of all planes as those of one, if windows are parts of rows, and the outputs
-/// are few enough to count.
+/// The same windows, with the rows of all planes as those of one, if windows are parts of rows, and the
+/// outputs are few enough to count.
 fn of_rows(windows: &WindowGeometry) -> WindowGeometry {
     let are_rows = (0..2).all(|axis| {
         windows.kernel[axis] == 1 && windows.stride[axis] == 1 && windows.padding[axis] == 0

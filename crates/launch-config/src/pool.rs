@@ -1,5 +1,6 @@
-//! Pools with any attributes. (`max_pool2d` and its fusions have their own kernels, in `max_pool2d`, and windows
-//! that overlap, in `overlapping`; averages of whole planes are reductions of rows, in `row_reduction`.)
+//! Pools with any attributes. (`max_pool2d` and its fusions have their own kernels, in `max_pool2d`, and
+//! windows that overlap, in `overlapping`; averages of whole planes are reductions of rows, in
+//! `row_reduction`.)
 //!
 //! Images are volumes of depth 1. A thread computes [`OUTPUTS_PER_THREAD`] windows side by side, a block's
 //! width apart in the flattened output, so that a warp's windows are neighbours and the loads of several are

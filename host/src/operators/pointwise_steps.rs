@@ -1,14 +1,14 @@
-//! Steps of lists of pointwise functions, of which clamps and operations with constants become as few as they
-//! can: of `x * 2`, clamped, times a half, one clamp is left.
+//! Steps of lists of pointwise functions. Clamps and operations with constants become as few as they can: of
+//! `x * 2`, clamped, times a half, one clamp is left.
 //!
 //! `fma` with constants keeps the order of values or reverses it, also rounded. So it changes places with a
-//! clamp in front of it whose bounds it is applied to, and no bit changes. Two operations with constants become
-//! one, which is rounded once.
+//! clamp in front of it whose bounds it is applied to, and no bit changes. Two operations with constants
+//! become one, which is rounded once.
 
 use launch_config::pointwise::{Function, Step};
 
-/// Adds a step to those of a list, of which the ones from `from` on may change with it: no other operands stand
-/// between them.
+/// Adds a step to those of a list, of which the ones from `from` on may change with it: no other operands
+/// stand between them.
 pub(crate) fn push(steps: &mut Vec<Step>, from: usize, step: Step) {
     steps.push(step);
     loop {
