@@ -6,8 +6,8 @@
 //! between 0 and 1, so that sums and quotients of it lose nothing.
 //!
 //! `e^x` is the device's approximate power of two, and quotients are approximate reciprocals: what the
-//! emulator computes is what a GPU computes, but for the last bit of these. For f32 the exponent is a whole number,
-//! which is exact, and the rest, at most a half. Where results are stored in 16 bits it is a rounded
+//! emulator computes is what a GPU computes, but for the last bit of these. For f32 the exponent is a whole
+//! number, which is exact, and the rest, at most a half. Where results are stored in 16 bits it is a rounded
 //! product, which is off by `2^-16` at most, and takes two instructions in place of nine.
 
 use cuda_std::Storage;
