@@ -20,7 +20,7 @@ use super::{
 /// `[n, c, d, h, w]`, kernel, stride, padding, ceil_mode.
 pub(super) type Row = ([usize; 5], [usize; 3], [usize; 3], [usize; 3], bool);
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 15] = [
     ([1, 1, 1, 1, 1], [1; 3], [1; 3], [0; 3], false),
     ([2, 3, 4, 6, 8], [2; 3], [2; 3], [0; 3], false),
     ([1, 2, 5, 7, 9], [3; 3], [2; 3], [1; 3], false),
@@ -38,6 +38,9 @@ const ROWS: [Row; 13] = [
     ([1, 5, 1, 9, 23], [1, 1, 5], [1, 1, 3], [0, 0, 2], true),
     ([1, 2, 1, 13, 9], [1, 1, 2], [1, 3, 2], [0, 0, 0], false),
     ([2, 2, 1, 12, 10], [1, 4, 4], [1, 1, 1], [0, 1, 1], false),
+    // Pairs of columns beside padded rows, and rows that are not whole pairs.
+    ([1, 2, 3, 6, 8], [2, 2, 2], [2, 2, 2], [1, 1, 0], false),
+    ([2, 2, 1, 4, 7], [1, 2, 2], [1, 2, 2], [0, 0, 0], false),
 ];
 
 /// A row's maximum, with gaps where they fit, and its averages by every divisor.
