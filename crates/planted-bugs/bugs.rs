@@ -38,12 +38,6 @@ bugs! {
     "pool.rs":
         averages_count_what_hangs_over, pool::windows::<f32>,
             "count *= «end.min(last)» - start.max(first);" => "end";
-        pairs_of_rows_outside_are_pooled, pool::windows::<f32>,
-            "if «inside» {\n                        pairs[o]" => "true";
-        windows_of_pairs_lack_the_second_column, pool::windows::<f32>,
-            "pairs[o][0]), «pairs[o][1]»)" => "none";
-        rows_of_odd_length_are_taken_for_pairs, pool::windows::<f32>,
-            "&& «is_aligned(g.input[2] as usize)»" => "true";
     "pool/overlapping.rs":
         rows_above_the_input_are_pooled, pool::windows::<f32>,
             "if «!is_inside[i]» {" => "false";

@@ -29,11 +29,9 @@ struct Window {
 /// A block computes `BLOCK_OUTPUTS` consecutive outputs.
 ///
 /// *Launch*: `g.shape()`. *Mapping*: four windows a thread, a block's width apart, whose elements are loaded
-/// side by side, two columns at a time where windows of two lie side by side and rows are whole pairs. For an
-/// element in the padding, the first element of the plane is loaded instead, and not counted.
-/// *Barriers*: none.
-/// *Traffic*: each element of a window is read once from cache, each element of the input about once from
-/// memory; each output is written once.
+/// side by side. For an element in the padding, the first element of the plane is loaded instead, and not
+/// counted. *Barriers*: none. *Traffic*: each element of a window is read once from cache, each element of
+/// the input about once from memory; each output is written once.
 ///
 /// # Safety
 /// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`; the two do not
@@ -42,7 +40,6 @@ struct Window {
 pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
     let plane_elements = g.plane_elements() as usize;
     let outputs = g.planes * g.plane_outputs();
-    let x_address = x as usize;
     let x = Global::new(x, g.planes as usize * plane_elements);
     let y = GlobalMut::new(y, outputs as usize);
     let start = thread::block_idx_x() as u64 * BLOCK_OUTPUTS as u64;
@@ -78,15 +75,6 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
         };
     });
 
-    // Two columns of each window are a vector.
-    let is_aligned = |value: usize| value.is_multiple_of(2);
-    let are_pairs = g.kernel[2] == 2
-        && g.stride[2] == 2
-        && g.dilation[2] == 1
-        && g.padding[2] == 0
-        && is_aligned(g.input[2] as usize)
-        && is_aligned(x_address / size_of::<T>());
-
     let mut results = [none; OUTPUTS_PER_THREAD];
     let mut t = 0;
     while t < g.kernel[0] {
@@ -95,25 +83,6 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
         while r < g.kernel[1] {
             let mut of_row = [none; OUTPUTS_PER_THREAD];
             let mut s = 0;
-            if are_pairs {
-                let mut pairs = [[none; 2]; OUTPUTS_PER_THREAD];
-                unroll!(4, |o| {
-                    let [d, h, w] = windows[o].first;
-                    let d = d.wrapping_add(t * g.dilation[0]);
-                    let h = h.wrapping_add(r * g.dilation[1]);
-                    let inside = d < g.input[0] && h < g.input[1];
-                    let row = if inside { d * g.input[1] + h } else { 0 };
-                    let at = windows[o].plane + (row * g.input[2] + w) as usize;
-                    let pair: [T; 2] = x.load_vec(at);
-                    if inside {
-                        pairs[o] = pair.map(T::to_f32);
-                    }
-                });
-                unroll!(4, |o| {
-                    of_row[o] = and(and(of_row[o], pairs[o][0]), pairs[o][1]);
-                });
-                s = g.kernel[2];
-            }
             while s < g.kernel[2] {
                 let mut values = [none; OUTPUTS_PER_THREAD];
                 unroll!(4, |o| {

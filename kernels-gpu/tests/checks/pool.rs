@@ -38,7 +38,7 @@ const ROWS: [Row; 15] = [
     ([1, 5, 1, 9, 23], [1, 1, 5], [1, 1, 3], [0, 0, 2], true),
     ([1, 2, 1, 13, 9], [1, 1, 2], [1, 3, 2], [0, 0, 0], false),
     ([2, 2, 1, 12, 10], [1, 4, 4], [1, 1, 1], [0, 1, 1], false),
-    // Pairs of columns beside padded rows, and rows that are not whole pairs.
+    // Windows of two side by side beside padded rows, and in rows of odd length.
     ([1, 2, 3, 6, 8], [2, 2, 2], [2, 2, 2], [1, 1, 0], false),
     ([2, 2, 1, 4, 7], [1, 2, 2], [1, 2, 2], [0, 0, 0], false),
 ];
