@@ -210,11 +210,18 @@ fn warpgroups_are_for_many_channels() {
     assert_eq!(mainloops(16, 1, &HOPPER), [Mainloop::Sm80CpAsync; 2]);
     // Or for many taps of one plane, whose columns fill pairs.
     assert!(mainloops(3, 7, &HOPPER)[0].is_warpgroup_mma());
-    let plain = Conv3dSpec::default();
-    let cube = conv([32, 8, 15, 15, 15], [128, 8, 3, 3, 3], plain);
-    let config = GemmConfig::new(&cube, None, STORED, &HOPPER, None);
-    let config = config.expect("a config");
-    assert_eq!(config.tile.mainloop, Mainloop::Sm80CpAsync);
+    // With a norm, warp-specialized tiles have more than one MMA batch of single-part values.
+    let cube = |format| {
+        let shape = conv(
+            [32, 8, 15, 15, 15],
+            [128, 8, 3, 3, 3],
+            Conv3dSpec::default(),
+        );
+        let config = GemmConfig::new(&shape, None, format, &HOPPER, None);
+        config.expect("a config").tile.mainloop
+    };
+    assert_eq!(cube(STORED), Mainloop::Sm90WarpSpecialized);
+    assert_eq!(cube(F16X2), Mainloop::Sm80CpAsync);
 }
 
 #[test]
