@@ -17,7 +17,7 @@ use crate::window::Window;
 /// Extents come from the tensors: the filter's shape is `[k, c / groups, (t,) (r,) s]`.
 ///
 /// ```
-/// # mod convfuse { pub use op_spec as spec; }
+/// # mod convfuse { pub mod spec { pub use op_spec::*; } }
 /// use convfuse::spec::{Conv2dSpec, Padding};
 ///
 /// let spec = Conv2dSpec::default().stride([2, 1]).padding(1);

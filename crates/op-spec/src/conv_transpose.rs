@@ -14,7 +14,7 @@ use crate::shape::{Shape, elements, same_shape};
 /// Extents come from the tensors: the filter's shape is `[c, k / groups, (t,) (r,) s]`.
 ///
 /// ```
-/// # mod convfuse { pub use op_spec as spec; }
+/// # mod convfuse { pub mod spec { pub use op_spec::*; } }
 /// use convfuse::spec::ConvTranspose2dSpec;
 ///
 /// let spec = ConvTranspose2dSpec::default().stride(2).padding(1).output_padding(1);

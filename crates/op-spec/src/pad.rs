@@ -80,7 +80,7 @@ impl PadWidths {
 /// *Numerics*: none; every value is passed on as it is, NaN among them.
 ///
 /// ```
-/// # mod convfuse { pub use op_spec as spec; }
+/// # mod convfuse { pub mod spec { pub use op_spec::*; } }
 /// use convfuse::spec::{PadSpec, PaddingMode};
 ///
 /// let spec = PadSpec::new([0, 1, 2, 3]).padding_mode(PaddingMode::Reflect);

@@ -161,7 +161,7 @@ pub(crate) fn bits(of: u64) -> impl DoubleEndedIterator<Item = usize> {
 ///
 /// # Examples
 /// ```
-/// # mod convfuse { pub use op_spec as spec; }
+/// # mod convfuse { pub mod spec { pub use op_spec::*; } }
 /// use convfuse::spec::{ReductionOp, ReductionSpec};
 ///
 /// let mean = ReductionSpec::new(ReductionOp::Mean, &[2, 3]).keepdim(true);

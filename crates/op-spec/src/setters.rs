@@ -3,7 +3,7 @@
 /// A number for all axes, or one for each: what `stride`, `dilation` and the like take.
 ///
 /// ```
-/// # mod convfuse { pub use op_spec as spec; }
+/// # mod convfuse { pub mod spec { pub use op_spec::*; } }
 /// use convfuse::spec::MaxPool2dSpec;
 ///
 /// assert_eq!(MaxPool2dSpec::new(3).stride(2), MaxPool2dSpec::new([3, 3]).stride([2, 2]));

@@ -9,7 +9,7 @@ use crate::shape::elements;
 /// *Numerics*: none; every value is passed on as it is, NaN among them.
 ///
 /// ```
-/// # mod convfuse { pub use op_spec as spec; }
+/// # mod convfuse { pub mod spec { pub use op_spec::*; } }
 /// use convfuse::spec::ShuffleSpec;
 ///
 /// let problem = ShuffleSpec::PixelShuffle { upscale_factor: 3 }.problem(&[2, 18, 5, 7])?;

@@ -10,7 +10,7 @@ use crate::reduction::{Dims, Grouped, Pass, bits};
 ///
 /// # Examples
 /// ```
-/// # mod convfuse { pub use op_spec as spec; }
+/// # mod convfuse { pub mod spec { pub use op_spec::*; } }
 /// use convfuse::spec::SoftmaxSpec;
 ///
 /// let problem = SoftmaxSpec::new(&[1]).problem(&[2, 8, 5, 6])?;

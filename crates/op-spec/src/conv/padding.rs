@@ -7,13 +7,12 @@ use crate::error::{Quantity, SpecError, at_least_one};
 ///
 /// # Examples
 /// ```
-/// # mod convfuse { pub use op_spec as spec; pub use op_spec::graph; }
-/// use convfuse::graph::Layer;
-/// use convfuse::spec::Padding;
+/// # mod convfuse { pub mod spec { pub use op_spec::*; } }
+/// use convfuse::spec::{Conv2dSpec, Padding};
 ///
-/// let layer = Layer::conv2d("conv", 8, 3);
-/// assert_eq!(layer.clone().padding(1), layer.clone().padding(Padding::Each([1, 1])));
-/// assert_ne!(layer.clone().padding([0, 1]), layer.padding(Padding::Same));
+/// let spec = Conv2dSpec::default();
+/// assert_eq!(spec.padding(1), spec.padding(Padding::Each([1, 1])));
+/// assert_ne!(spec.padding([0, 1]), spec.padding(Padding::Same));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -47,6 +46,7 @@ impl<const D: usize> From<[usize; D]> for Padding<D> {
 }
 
 /// What a convolution reads beyond the edges of its input; PyTorch's `padding_mode`. Kernels take its number.
+/// Exhaustive: PyTorch has these four.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "graph", derive(serde::Serialize, serde::Deserialize))]

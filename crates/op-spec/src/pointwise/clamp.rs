@@ -27,7 +27,7 @@ impl ClampSpec {
     /// Bounds, of which one may be absent.
     ///
     /// ```
-    /// # mod convfuse { pub use op_spec as spec; }
+    /// # mod convfuse { pub mod spec { pub use op_spec::*; } }
     /// use convfuse::spec::ClampSpec;
     ///
     /// assert_eq!(ClampSpec::new(0.0, None).bounds()?, (0.0, f64::INFINITY));

@@ -15,7 +15,7 @@ use crate::shape::elements;
 /// of which PyTorch's windows overlap, are refused.
 ///
 /// ```
-/// # mod convfuse { pub use op_spec as spec; }
+/// # mod convfuse { pub mod spec { pub use op_spec::*; } }
 /// use convfuse::spec::AdaptiveAvgPool2dSpec;
 ///
 /// let bins = AdaptiveAvgPool2dSpec::new([2, 3]);
