@@ -51,6 +51,35 @@ fn a_graph_has_the_values_that_its_layers_take() {
 }
 
 #[test]
+fn what_is_debugged_is_a_call_for_each_layer() {
+    let graph = Graph::builder("x", 8)
+        .input("mask")
+        .layer("first", "x", conv("conv"))
+        .layer("masked", "first", Layer::mul("mask"))
+        .layer("y", "masked", Layer::add("x"))
+        .output("first")
+        .build("y")
+        .unwrap();
+    assert_eq!(
+        format!("{graph:?}"),
+        r#"Graph { in_channels: 8, inputs: ["x", "mask"], layers: [first = conv2d("conv", x), masked = mul(first, mask), y = add(masked, x)], outputs: ["y", "first"] }"#
+    );
+    let layers = [
+        conv("conv"),
+        Layer::relu(),
+        Layer::add("x"),
+        Layer::mul(OtherTensor::Layer(0)),
+    ];
+    let chain = Chain::new(8, layers).unwrap();
+    let calls = r#"in_channels: 8, layers: [conv2d("conv"), relu(), add(x), mul(0)] }"#;
+    assert_eq!(format!("{chain:?}"), format!("Chain {{ {calls}"));
+    assert_eq!(
+        format!("{:?}", Graph::from(chain)),
+        format!("Graph {{ {calls}")
+    );
+}
+
+#[test]
 fn a_path_ends_where_a_value_is_taken_by_others() {
     // The shortcut comes first, since the other path takes it.
     let graph = block().build("y").unwrap();

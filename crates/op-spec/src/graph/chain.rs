@@ -48,7 +48,7 @@ use super::{Graph, GraphError, Layer, Node, Operand, earlier};
 /// assert_eq!(chain.parameters()[0].name, "conv.weight");
 /// # Ok::<(), op_spec::graph::GraphError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, PartialEq, Serialize)]
 #[serde(into = "ChainFile")]
 pub struct Chain(Graph);
 

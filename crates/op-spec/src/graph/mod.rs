@@ -35,6 +35,7 @@
 mod builder;
 mod by_itself;
 mod chain;
+mod debug;
 mod error;
 pub(crate) mod file;
 mod flow;
@@ -69,7 +70,7 @@ pub use parameters::{AbsentParameter, Initialisation, Parameter};
 pub use partition::{Partition, PartitionError, Run};
 pub use problem::{GraphInput, GraphProblem, ShapedLayer};
 
-/// A value that a layer takes.
+/// A value that a layer takes. Exhaustive: a graph has no other values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// An input of the graph: 0 is the first one, 1 the first of [`Graph::inputs`].
@@ -94,7 +95,7 @@ pub enum Operand {
 ///     {"name": "y", "input": "sum", "layer": {"relu": {}}}],
 ///  "output": "y"}
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, PartialEq, Serialize)]
 #[serde(into = "NetworkFile")]
 pub struct Graph {
     in_channels: usize,
