@@ -381,10 +381,12 @@ impl Step {
                 Self::new(Function::LeakyRelu, [negative_slope, 0.0, 0.0])
             }
             PointwiseSpec::Silu {} => plain(Function::Silu),
-            PointwiseSpec::Gelu { approximate } => plain(match approximate {
-                GeluApproximation::None => Function::Gelu,
-                GeluApproximation::Tanh => Function::GeluTanh,
-            }),
+            PointwiseSpec::Gelu {
+                approximate: GeluApproximation::None,
+            } => plain(Function::Gelu),
+            PointwiseSpec::Gelu {
+                approximate: GeluApproximation::Tanh,
+            } => plain(Function::GeluTanh),
             PointwiseSpec::Sigmoid {} => plain(Function::Sigmoid),
             PointwiseSpec::Tanh {} => plain(Function::Tanh),
             PointwiseSpec::Hardswish {} => plain(Function::Hardswish),

@@ -4,6 +4,7 @@ use core::fmt;
 
 /// An attribute or extent by its public name, with the axis where it has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Quantity {
     /// PyTorch's name, such as `stride` or `num_groups`.
     pub name: &'static str,

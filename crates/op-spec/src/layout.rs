@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-/// The order of a value's axes in memory, the outermost first, for any number of spatial axes.
+/// The order of a value's axes in memory, the outermost first, for any number of spatial axes. Exhaustive:
+/// these are PyTorch's memory formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// Samples, channels, space: PyTorch's `contiguous_format`.

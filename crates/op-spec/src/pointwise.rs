@@ -133,6 +133,7 @@ pub enum PointwiseSpec {
     derive(serde::Serialize, serde::Deserialize),
     serde(rename_all = "snake_case")
 )]
+#[non_exhaustive]
 pub enum GeluApproximation {
     /// As it is defined, by the error function.
     #[default]

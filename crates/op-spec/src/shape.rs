@@ -103,7 +103,8 @@ pub(crate) fn elements(
     Ok(if shape.contains(&0) { 0 } else { nonzero })
 }
 
-/// A tensor as operators see it that treat all positions of a channel alike.
+/// A tensor as operators see it that treat all positions of a channel alike. Exhaustive: a tensor has no
+/// other axes to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelShape {
     /// Samples.
@@ -156,6 +157,7 @@ impl ChannelShape {
 
 /// A tensor as operators see it that treat one axis apart from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AxisShape {
     /// Samples.
     pub n: usize,

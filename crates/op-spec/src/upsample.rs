@@ -16,6 +16,7 @@ const OPERATOR: &str = "upsample";
         expecting = "expected a number, or a list of one for each spatial axis"
     )
 )]
+#[non_exhaustive]
 pub enum EachAxis<T> {
     /// For all.
     All(T),
@@ -139,7 +140,7 @@ impl UpsampleMode {
 /// around a position give NaN where a weight of 0 meets them, as in PyTorch.
 ///
 /// ```
-/// # mod convfuse { pub use op_spec as spec; }
+/// # mod convfuse { pub mod spec { pub use op_spec::*; } }
 /// use convfuse::spec::{UpsampleMode, UpsampleSpec};
 ///
 /// let spec = UpsampleSpec::scale_factor(2.0).mode(UpsampleMode::Bilinear);
@@ -326,6 +327,7 @@ impl UpsampleSpec {
 /// Where along an axis the values of an output come from: at `(output + before) * scale - behind`, in f32.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct UpsampleAxis {
     /// Steps of the input for a step of the output.
     pub scale: f32,

@@ -52,13 +52,15 @@ pub(super) fn map(problem: &PointwiseProblem, values: &mut [f32]) {
             each(values, |x| if x > 0.0 { x } else { x * slope });
         }
         PointwiseSpec::Silu {} => wide(values, |x| x / (1.0 + (-x).exp())),
-        PointwiseSpec::Gelu { approximate } => match approximate {
-            GeluApproximation::None => wide(values, gelu),
-            GeluApproximation::Tanh => wide(values, |x| {
-                let double = (8.0 / PI).sqrt() * (x + 0.044715 * x * x * x);
-                x / (1.0 + (-double).exp())
-            }),
-        },
+        PointwiseSpec::Gelu {
+            approximate: GeluApproximation::None,
+        } => wide(values, gelu),
+        PointwiseSpec::Gelu {
+            approximate: GeluApproximation::Tanh,
+        } => wide(values, |x| {
+            let double = (8.0 / PI).sqrt() * (x + 0.044715 * x * x * x);
+            x / (1.0 + (-double).exp())
+        }),
         PointwiseSpec::Sigmoid {} => wide(values, |x| 1.0 / (1.0 + (-x).exp())),
         PointwiseSpec::Tanh {} => wide(values, f64::tanh),
         PointwiseSpec::Hardswish {} => {

@@ -4,6 +4,7 @@
 ///
 /// Its text does not need the driver, so it can be printed without one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 #[error("{call} failed with {name} ({code}){}", if self.is_fatal() { ": the device is lost to this process" } else { "" })]
 pub struct DriverError {
     /// The driver function, or cust's name for the step.
@@ -33,6 +34,14 @@ impl DriverError {
         719, // launch failed
         721, // tensor memory leak
     ];
+
+    /// The failure of a call that a program makes itself, on memory or streams that it shares with this
+    /// library.
+    #[must_use]
+    pub fn new(call: &'static str, code: u32, name: impl Into<String>) -> DriverError {
+        let name = name.into();
+        DriverError { call, code, name }
+    }
 
     /// See [`Error::is_fatal`](super::Error::is_fatal).
     #[must_use]

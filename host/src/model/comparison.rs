@@ -14,7 +14,7 @@ const OPERATOR: &str = "model";
 
 /// How far results may be from what is expected: `|actual - expected| <= atol + rtol * |expected|`, the rule
 /// of [`torch.testing.assert_close`](https://docs.pytorch.org/docs/stable/testing.html). Equal infinities are
-/// close.
+/// close. Exhaustive: the rule has no other numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
     /// The absolute part.

@@ -108,8 +108,7 @@ pub(crate) fn called(call: &'static str, result: CUresult) -> Result<()> {
     if result == CUresult::CUDA_SUCCESS {
         return Ok(());
     }
-    let (code, name) = (result as u32, format!("{result:?}"));
-    Err(DriverError { call, code, name }.into())
+    Err(DriverError::new(call, result as u32, format!("{result:?}")).into())
 }
 
 /// The context of a device, current while this lives: for calls of the driver that a test makes itself.

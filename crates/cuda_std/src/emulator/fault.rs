@@ -22,7 +22,7 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// A thread of a launch.
+/// A thread of a launch. Exhaustive: its two indices identify it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ThreadId {
     /// The block's index in the grid.
@@ -239,6 +239,7 @@ pub enum FaultKind {
 
 /// The earlier one of two conflicting accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Earlier {
     /// `"write"`, `"read"`, `"atomic access"`, `"copy"` or `"chain"`.
     pub what: &'static str,

@@ -10,6 +10,7 @@ use super::Graph;
 
 /// Some layers in a row, and the kernels that are to do them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Run {
     /// The layers, counted from 0.
     pub layers: Range<usize>,

@@ -7,7 +7,8 @@ use crate::{
     PointwiseSpec,
 };
 
-/// Attributes of problem 85: `clamp(max_pool2d(group_norm(conv2d(x)) * scale))`.
+/// Attributes of problem 85: `clamp(max_pool2d(group_norm(conv2d(x)) * scale))`. Exhaustive: the problem is
+/// fixed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KernelBench85 {
     /// Channels of the input.
@@ -74,7 +75,8 @@ impl Default for KernelBench85 {
     }
 }
 
-/// Attributes of problem 79: `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)`.
+/// Attributes of problem 79: `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)`. Exhaustive: the problem is
+/// fixed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KernelBench79 {
     /// Channels of the input.

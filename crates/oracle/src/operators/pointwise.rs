@@ -54,12 +54,12 @@ impl Operator for PointwiseProblem {
             PointwiseSpec::LeakyRelu { .. } if v > 0.0 => v,
             PointwiseSpec::LeakyRelu { negative_slope } => v * negative_slope,
             PointwiseSpec::Silu {} => v * sigmoid(v),
-            PointwiseSpec::Gelu { approximate } => match approximate {
-                GeluApproximation::None => v * normal_below(v),
-                GeluApproximation::Tanh => {
-                    v * sigmoid(2.0 * (2.0 / PI).sqrt() * (v + 0.044715 * v * v * v))
-                }
-            },
+            PointwiseSpec::Gelu {
+                approximate: GeluApproximation::None,
+            } => v * normal_below(v),
+            PointwiseSpec::Gelu {
+                approximate: GeluApproximation::Tanh,
+            } => v * sigmoid(2.0 * (2.0 / PI).sqrt() * (v + 0.044715 * v * v * v)),
             PointwiseSpec::Sigmoid {} => sigmoid(v),
             PointwiseSpec::Tanh {} => v.tanh(),
             PointwiseSpec::Hardswish {} => v * (v + 3.0).clamp(0.0, 6.0) / 6.0,
