@@ -1,10 +1,12 @@
 //! What models of all chains share: strategies, element types, refusals.
 
-use convfuse::graph::Parameter;
 use convfuse::graph::presets::KernelBench85;
 use convfuse::model::Strategy;
 use convfuse::spec::GroupNormSpec;
-use convfuse::{Counts, DType, Error, Model, Parameters, ParametersError, Stream, Tensor, data};
+use convfuse::{
+    Counts, DType, Error, MissingParameter, Model, Parameters, ParametersError, Stream, Tensor,
+    data,
+};
 use libtest_mimic::Trial;
 use ndarray::ArrayD;
 
@@ -137,7 +139,8 @@ fn parameters(backend: Backend) -> Outcome {
         ..KernelBench85::default()
     };
     let refused = Model::new(&stream, &chain, &Parameters::init(&bare.chain()?, 1)?);
-    let missing = |all: &[Parameter]| matches!(all, [one] if one.name == "conv.bias");
+    let missing =
+        |all: &[MissingParameter]| matches!(all, [one] if one.parameter.name == "conv.bias");
     assert!(
         matches!(&refused, Err(Error::Parameters(ParametersError::Missing { parameters, .. })) if missing(parameters)),
         "{refused:?}"

@@ -196,5 +196,7 @@ pub use launch_config::Arch;
 pub use model::{Inputs, Model, Options, Plan, Replicas};
 /// The crate of the host's arrays, in the version that this crate takes them in.
 pub use ndarray;
-pub use parameters::{LayerTensor, Parameters, ParametersError};
+pub use parameters::{
+    GivenName, LayerTensor, MissingParameter, Parameters, ParametersError, ShapeMismatch,
+};
 pub use tensor_file::{LoadOptions, TensorFileError};

@@ -11,9 +11,8 @@ use ndarray::{ArrayD, ArrayViewD};
 use op_spec::graph::{Graph, Parameter};
 
 use crate::dtype::DType;
-pub use given::LayerTensor;
-pub use given::ParametersError;
-use given::{Given, check_shape, collected, in_order};
+use given::{Given, check_shapes, collected, in_order};
+pub use given::{GivenName, LayerTensor, MissingParameter, ParametersError, ShapeMismatch};
 
 use crate::tensor_file::{self, LoadOptions, Source, TensorFileError};
 
@@ -57,18 +56,18 @@ impl Parameters {
     /// Parameters with these values by name. A batch norm's `num_batches_tracked` is ignored.
     ///
     /// # Errors
-    /// [`ParametersError`] with the parameters that are missing, the values that are superfluous, or the
-    /// first one of another shape.
+    /// [`ParametersError`] with the parameters that are missing, the values that are superfluous, or those of
+    /// other shapes.
     pub fn new(
         graph: impl AsRef<Graph>,
         values: impl IntoIterator<Item = (String, ArrayD<f32>)>,
     ) -> Result<Parameters, ParametersError> {
         let table: Arc<[Parameter]> = graph.as_ref().parameters().into();
-        let values = in_order(graph.as_ref(), values.into_iter().map(Given::from), true)?;
-        let values = table.iter().zip(values).map(|(parameter, value)| {
-            check_shape(parameter, &parameter.name, value.shape())?;
-            standard(parameter, value)
-        });
+        let values = values.into_iter().map(Given::from);
+        let values = in_order(graph.as_ref(), values, &LoadOptions::default())?;
+        check_shapes(named(&table, values.iter().map(ArrayD::shape)))?;
+        let values = table.iter().zip(values);
+        let values = values.map(|(parameter, value)| standard(parameter, value));
         Ok(Parameters {
             values: values.collect::<Result<_, _>>()?,
             table,
@@ -85,17 +84,17 @@ impl Parameters {
     ///
     /// # Errors
     /// [`ParametersError`] with the parameters that the graph has and these have not, or the other way round,
-    /// or the first one of another shape.
+    /// or those of other shapes.
     pub fn check(&self, graph: impl AsRef<Graph>) -> Result<(), ParametersError> {
         let graph = graph.as_ref();
-        let named = self
+        let given = self
             .iter()
             .map(|(name, value)| (name.to_owned(), value).into());
-        let values = in_order(graph, named, true)?;
-        let mut values = graph.parameters().iter().zip(values);
-        values.try_for_each(|(parameter, value)| {
-            check_shape(parameter, &parameter.name, value.shape())
-        })
+        let values = in_order(graph, given, &LoadOptions::default())?;
+        check_shapes(named(
+            graph.parameters(),
+            values.into_iter().map(ArrayD::shape),
+        ))
     }
 
     /// Reads the parameters of `graph` from a safetensors file, or from several of which `path` is the index
@@ -183,14 +182,17 @@ impl Parameters {
     /// Replaces the value of a parameter.
     ///
     /// # Errors
-    /// [`ParametersError::Unexpected`], [`ParametersError::Shape`], [`ParametersError::TooLarge`].
+    /// [`ParametersError::Unexpected`], [`ParametersError::Shapes`], [`ParametersError::TooLarge`].
     pub fn set(&mut self, name: &str, value: ArrayD<f32>) -> Result<(), ParametersError> {
         let known = self.table.iter().position(|other| other.name == name);
         let index = known.ok_or_else(|| ParametersError::Unexpected {
-            names: vec![name.to_owned()],
+            names: vec![GivenName {
+                name: name.to_owned(),
+                renamed: None,
+            }],
             of_layers: Vec::new(),
         })?;
-        check_shape(&self.table[index], name, value.shape())?;
+        check_shapes([(&self.table[index], name, value.shape())])?;
         self.values[index] = standard(&self.table[index], value)?;
         Ok(())
     }
@@ -231,6 +233,15 @@ impl Parameters {
             table: Arc::clone(&self.table),
         })
     }
+}
+
+/// Parameters with their own names and with the shapes of their values, in the table's order.
+pub(crate) fn named<'a>(
+    table: &'a [Parameter],
+    shapes: impl Iterator<Item = &'a [usize]>,
+) -> impl Iterator<Item = (&'a Parameter, &'a str, &'a [usize])> {
+    let table = table.iter().zip(shapes);
+    table.map(|(parameter, shape)| (parameter, parameter.name.as_str(), shape))
 }
 
 /// Names and shapes, in one line.

@@ -6,8 +6,10 @@ use std::path::Path;
 
 use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::{
-    DType, Device, Error, LoadOptions, Model, Parameters, ParametersError, TensorFileError, data,
+    DType, Device, Error, LoadOptions, Model, Parameters, ParametersError, Tensor, TensorFileError,
+    data,
 };
+use ndarray::ArrayD;
 use safetensors::tensor::{Dtype, TensorView};
 
 /// A convolution with or without a bias, and an instance norm with or without weight and bias.
@@ -111,6 +113,70 @@ fn all_that_is_missing_is_told_at_once_and_so_is_what_is_given_twice() {
     assert_eq!(
         load(&chain(false, false), &bytes, &options).unwrap_err(),
         "(bytes): conv.weight: given 2 times, as conv.weight, old.weight"
+    );
+}
+
+#[test]
+fn all_that_has_another_shape_is_told_at_once() {
+    let tensors = [
+        ("conv.weight", &[2, 4, 1][..]),
+        CONV[1],
+        ("norm.weight", &[1, 2]),
+        NORM[1],
+    ];
+    let refused = load(
+        &chain(true, true),
+        &file(Dtype::F32, &tensors),
+        &LoadOptions::default(),
+    );
+    let mismatches = "conv.weight: shape is [2, 4, 1], expected [2, 3, 1]; \
+        norm.weight: shape is [1, 2], expected [2]";
+    assert_eq!(refused.unwrap_err(), format!("(bytes): {mismatches}"));
+    let named = tensors.map(|(name, shape)| (name.to_owned(), ArrayD::zeros(shape)));
+    let refused = Parameters::new(chain(true, true), named).unwrap_err();
+    assert_eq!(refused.to_string(), mismatches);
+    let stream = Device::cpu().stream().unwrap();
+    let tensors = tensors.map(|(_, shape)| {
+        let zeros = ArrayD::<f32>::zeros(shape);
+        Tensor::from_array(&stream, &zeros).unwrap()
+    });
+    let refused = Model::from_tensors(&stream, chain(true, true), tensors.into(), DType::F32);
+    assert_eq!(refused.unwrap_err().to_string(), mismatches);
+}
+
+#[test]
+fn what_is_missing_is_told_with_the_name_that_was_sought() {
+    let bytes = file(
+        Dtype::F32,
+        &[("net.first.weight", &[2, 3, 1]), ("net.bn.gamma", &[2])],
+    );
+    let options = LoadOptions::default()
+        .prefix("net.")
+        .rename("first", "conv")
+        .rename("bn", "norm");
+    assert_eq!(
+        load(&chain(true, true), &bytes, &options).unwrap_err(),
+        "(bytes): missing: conv.bias of shape [2] (sought as net.first.bias), \
+         norm.weight of shape [2] (sought as net.bn.weight), \
+         norm.bias of shape [2] (sought as net.bn.bias); \
+         given: net.first.weight (read as conv.weight), net.bn.gamma (read as norm.gamma)"
+    );
+    // A function does not tell which name it makes a parameter's of.
+    let gammas = |name: &str| Some(name.replace("bn.gamma", "norm.gain"));
+    let options = LoadOptions::default().rename("net.first", "conv");
+    let options = options.rename_with(gammas).strict(false);
+    assert_eq!(
+        load(&chain(false, true), &bytes, &options).unwrap_err(),
+        "(bytes): missing: norm.weight of shape [2], norm.bias of shape [2]; \
+         given: net.first.weight (read as conv.weight), net.bn.gamma (read as net.norm.gain)"
+    );
+    // Names are told that have no use under the name that a rule gives them.
+    let options = LoadOptions::default()
+        .rename("net.first", "conv")
+        .rename("net", "other");
+    assert_eq!(
+        load(&chain(false, false), &bytes, &options).unwrap_err(),
+        "(bytes): net.bn.gamma (read as other.bn.gamma): given, but the model has no use for it"
     );
 }
 

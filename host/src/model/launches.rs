@@ -13,7 +13,7 @@ use crate::device::raw::RawPointer;
 use crate::device::{DType, Device, Order, Stream, Tensor};
 use crate::error::{Error, InputsError, Result};
 use crate::lowering::{self, Query, output_layout};
-use crate::parameters::{ParametersError, given::check_shape};
+use crate::parameters::{ParametersError, given::check_shapes, named};
 use crate::program::Program;
 use crate::sync::{Mutex, lock, unlocked};
 
@@ -160,7 +160,7 @@ impl Launches {
     /// # Errors
     /// [`Unsupported`](crate::Error::Unsupported) in the emulator;
     /// [`InCapture`](crate::Error::InCapture) if `stream` is in capture; [`ParametersError::Count`] and
-    /// [`ParametersError::Shape`]; [`DeviceMismatch`](crate::Error::DeviceMismatch); those of
+    /// [`ParametersError::Shapes`]; [`DeviceMismatch`](crate::Error::DeviceMismatch); those of
     /// [`Model::plan_for`].
     pub fn functional<'a>(
         stream: &Stream,
@@ -192,8 +192,8 @@ impl Launches {
             let (actual, expected) = (parameters.len(), table.len());
             return Err(ParametersError::Count { actual, expected }.into());
         }
-        let given = table.iter().zip(parameters).map(|(parameter, tensor)| {
-            check_shape(parameter, &parameter.name, tensor.shape())?;
+        check_shapes(named(table, parameters.iter().map(Tensor::shape)))?;
+        let given = parameters.iter().map(|tensor| {
             tensor.same_device((OPERATOR, "a parameter"), stream)?;
             Ok((tensor.dtype(), tensor.order()?))
         });

@@ -7,11 +7,11 @@ use op_spec::graph::Graph;
 
 use super::Model;
 use super::programs::kernel_dtypes;
-use crate::device::{DType, Stream, Tensor, must_have_shape};
+use crate::device::{DType, Stream, Tensor};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
-use crate::parameters::{Parameters, ParametersError};
+use crate::parameters::{Parameters, ParametersError, given::check_shapes, named};
 use crate::tensor_file::LoadOptions;
 
 const OPERATOR: &str = "from_tensors";
@@ -77,9 +77,8 @@ impl Model {
     /// kernels are made of them once, so make a new model after writing to memory that the tensors share.
     ///
     /// # Errors
-    /// [`ParametersError::Count`] for another number of tensors;
-    /// [`ShapeMismatch`](crate::Error::ShapeMismatch), [`DeviceMismatch`](crate::Error::DeviceMismatch); what
-    /// copying runs into.
+    /// [`ParametersError::Count`] for another number of tensors; [`ParametersError::Shapes`];
+    /// [`DeviceMismatch`](crate::Error::DeviceMismatch); what copying runs into.
     ///
     /// # Examples
     /// ```
@@ -109,9 +108,8 @@ impl Model {
         }
         let stored: Vec<DType> = tensors.iter().map(Tensor::dtype).collect();
         let dtypes = kernel_dtypes(graph, &stored, dtype).into_iter();
-        let each = table.iter().zip(tensors).zip(dtypes);
-        let checked = each.map(|((parameter, tensor), dtype)| {
-            must_have_shape(&parameter.shape, tensor.shape(), (OPERATOR, "a parameter"))?;
+        check_shapes(named(table, tensors.iter().map(Tensor::shape)))?;
+        let checked = tensors.into_iter().zip(dtypes).map(|(tensor, dtype)| {
             tensor.same_device((OPERATOR, "a parameter"), stream)?;
             tensor.to_dtype(dtype)?.contiguous()
         });

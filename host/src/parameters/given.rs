@@ -1,23 +1,24 @@
 //! What is given for the parameters of a graph, held against its table.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use ndarray::{ArrayD, IxDyn};
 use op_spec::graph::{Graph, Parameter};
 
 use crate::host_memory::reserve;
+use crate::tensor_file::LoadOptions;
 
 /// Why values are not the parameters of a graph.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParametersError {
     /// Parameters have no value.
-    #[error("missing: {}; given: {}{}", shaped(.parameters), listed(.given), hint(.prefixes))]
+    #[error("missing: {}; given: {}{}", joined(.parameters, ", "), listed(.given), hint(.prefixes))]
     Missing {
         /// All of them.
-        parameters: Vec<Parameter>,
+        parameters: Vec<MissingParameter>,
         /// The names of the given values, first those that end as a missing parameter's name.
-        given: Vec<String>,
+        given: Vec<GivenName>,
         /// What would have to be put before the names of all parameters so that each has a value: every
         /// [prefix](crate::LoadOptions::prefix) that has the names of all, of whatever shapes.
         prefixes: Vec<String>,
@@ -26,7 +27,7 @@ pub enum ParametersError {
     #[error("{}", unexpected(.names, .of_layers))]
     Unexpected {
         /// The names of those that do not stand under the name of a layer, unless these are ignored.
-        names: Vec<String>,
+        names: Vec<GivenName>,
         /// Those that stand under the name of a layer. They are always refused: the network that stored them
         /// computes something else than the layer.
         of_layers: Vec<LayerTensor>,
@@ -39,15 +40,11 @@ pub enum ParametersError {
         /// The names of the values.
         given: Vec<String>,
     },
-    /// A value has another shape than its parameter.
-    #[error("{name}: shape is {actual:?}, expected {expected:?}")]
-    Shape {
-        /// The parameter.
-        name: String,
-        /// The value's shape.
-        actual: Vec<usize>,
-        /// The parameter's.
-        expected: Vec<usize>,
+    /// Values have other shapes than their parameters.
+    #[error("{}", joined(.mismatches, "; "))]
+    Shapes {
+        /// All of them.
+        mismatches: Vec<ShapeMismatch>,
     },
     /// Tensors that are not one for each parameter.
     #[error("parameters: there are {actual} tensors, the model has {expected} parameters")]
@@ -67,6 +64,70 @@ pub enum ParametersError {
     },
 }
 
+/// A parameter without a value.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MissingParameter {
+    /// The parameter.
+    pub parameter: Parameter,
+    /// The name that its tensor would have in the file, where a prefix or a rule of the
+    /// [options](crate::LoadOptions) makes it another than the parameter's. A function tells no name.
+    pub sought: Option<String>,
+}
+
+impl fmt::Display for MissingParameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parameter { name, shape, .. } = &self.parameter;
+        write!(f, "{name} of shape {shape:?}")?;
+        match &self.sought {
+            Some(sought) => write!(f, " (sought as {sought})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The name of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GivenName {
+    /// As it was given, or as a file has it.
+    pub name: String,
+    /// What a rule or a function of the [options](crate::LoadOptions) makes of it.
+    pub renamed: Option<String>,
+}
+
+impl fmt::Display for GivenName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.renamed {
+            Some(renamed) => write!(f, "{} (read as {renamed})", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// A value of another shape than its parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShapeMismatch {
+    /// The value's name.
+    pub name: String,
+    /// Its shape.
+    pub actual: Vec<usize>,
+    /// The parameter's.
+    pub expected: Vec<usize>,
+}
+
+impl fmt::Display for ShapeMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ShapeMismatch {
+            name,
+            actual,
+            expected,
+        } = self;
+        write!(f, "{name}: shape is {actual:?}, expected {expected:?}")
+    }
+}
+
 /// A value that stands under the name of a layer which has no such parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -81,19 +142,18 @@ pub struct LayerTensor {
     pub attribute: Option<&'static str>,
 }
 
-/// Parameters with their shapes.
-fn shaped(parameters: &[Parameter]) -> String {
-    let told = |Parameter { name, shape, .. }: &Parameter| format!("{name} of shape {shape:?}");
-    parameters.iter().map(told).collect::<Vec<_>>().join(", ")
+fn joined(all: &[impl fmt::Display], separator: &str) -> String {
+    let texts: Vec<String> = all.iter().map(ToString::to_string).collect();
+    texts.join(separator)
 }
 
 /// The first of the names, which may be a whole network's.
-pub(crate) fn listed(names: &[String]) -> String {
+pub(crate) fn listed(names: &[impl fmt::Display]) -> String {
     const MOST: usize = 12;
     match names.len() {
         0 => "nothing".to_owned(),
-        len if len <= MOST => names.join(", "),
-        len => format!("{} and {} more", names[..MOST].join(", "), len - MOST),
+        len if len <= MOST => joined(names, ", "),
+        len => format!("{} and {} more", joined(&names[..MOST], ", "), len - MOST),
     }
 }
 
@@ -108,7 +168,7 @@ fn hint(prefixes: &[String]) -> String {
     }
 }
 
-fn unexpected(names: &[String], of_layers: &[LayerTensor]) -> String {
+fn unexpected(names: &[GivenName], of_layers: &[LayerTensor]) -> String {
     let mut text = String::new();
     for of_layer in of_layers
         .chunk_by(|one, other| (one.layer, one.attribute) == (other.layer, other.attribute))
@@ -154,12 +214,12 @@ impl<V> From<(String, V)> for Given<V> {
     }
 }
 
-/// The given values in the order of the graph's parameters. Values that belong neither to a parameter nor to
-/// a layer are refused if `is_strict`.
+/// The given values in the order of the graph's parameters. These options are those that their names were
+/// found by. Values that belong neither to a parameter nor to a layer are refused if they are strict.
 pub(crate) fn in_order<V>(
     graph: &Graph,
     given: impl IntoIterator<Item = Given<V>>,
-    is_strict: bool,
+    options: &LoadOptions,
 ) -> Result<Vec<V>, ParametersError> {
     // PyTorch's batch norms count the batches of their running statistics, which inference does not use.
     let is_count = |given: &Given<V>| {
@@ -183,8 +243,19 @@ pub(crate) fn in_order<V>(
     };
     let missing = parameters.iter();
     let missing = missing.filter(|parameter| position(&given, &parameter.name).is_err());
-    let missing: Vec<Parameter> = missing.cloned().collect();
-    if let Some(first) = missing.first() {
+    let missing = missing.map(|parameter| MissingParameter {
+        parameter: parameter.clone(),
+        sought: options.sought(&parameter.name),
+    });
+    let missing: Vec<MissingParameter> = missing.collect();
+    let named = |given: Given<V>| GivenName {
+        renamed: options.renamed(&given.found_as, &given.name),
+        name: given.found_as,
+    };
+    if let Some(MissingParameter {
+        parameter: first, ..
+    }) = missing.first()
+    {
         let fits = |prefix: &str| {
             let mut names = parameters.iter().map(|parameter| &parameter.name);
             names.all(|name| position(&given, &format!("{prefix}{name}")).is_ok())
@@ -196,8 +267,11 @@ pub(crate) fn in_order<V>(
             (prefix.ends_with('.') && fits(prefix)).then(|| format!("{known}{prefix}"))
         });
         let prefixes = prefixes.collect();
-        let mut given: Vec<String> = given.into_iter().map(|given| given.found_as).collect();
-        let is_alike = |given: &String| missing.iter().any(|one| given.ends_with(&one.name));
+        let mut given: Vec<GivenName> = given.into_iter().map(named).collect();
+        let is_alike = |given: &GivenName| {
+            let mut names = missing.iter().map(|one| &one.parameter.name);
+            names.any(|name| given.name.ends_with(name))
+        };
         given.sort_by_cached_key(|given| !is_alike(given));
         return Err(ParametersError::Missing {
             parameters: missing,
@@ -211,15 +285,15 @@ pub(crate) fn in_order<V>(
         values.push(given.remove(index).value);
     }
     let (mut names, mut of_layers) = (Vec::new(), Vec::new());
-    for Given { found_as, name, .. } in given {
-        match layer_of(graph, &name) {
+    for given in given {
+        match layer_of(graph, &given.name) {
             Some(layer) => of_layers.push(LayerTensor {
-                name: found_as,
                 layer,
                 operator: graph.layers()[layer].operator(),
-                attribute: attribute_for(graph, layer, &name),
+                attribute: attribute_for(graph, layer, &given.name),
+                name: given.found_as,
             }),
-            None if is_strict => names.push(found_as),
+            None if options.is_strict => names.push(named(given)),
             None => {}
         }
     }
@@ -251,20 +325,22 @@ fn attribute_for(graph: &Graph, layer: usize, name: &str) -> Option<&'static str
     Some(known.attribute)
 }
 
-/// Refuses a value, found under this name, that has not the shape of its parameter.
-pub(crate) fn check_shape(
-    parameter: &Parameter,
-    name: &str,
-    shape: &[usize],
+/// Refuses values, each found under a name, that have not the shapes of their parameters.
+pub(crate) fn check_shapes<'a>(
+    values: impl IntoIterator<Item = (&'a Parameter, &'a str, &'a [usize])>,
 ) -> Result<(), ParametersError> {
-    if shape == parameter.shape {
-        return Ok(());
-    }
-    Err(ParametersError::Shape {
+    let values = values.into_iter();
+    let misshapen = values.filter(|(parameter, _, shape)| **shape != parameter.shape);
+    let mismatches = misshapen.map(|(parameter, name, shape)| ShapeMismatch {
         name: name.to_owned(),
         actual: shape.to_vec(),
         expected: parameter.shape.clone(),
-    })
+    });
+    let mismatches: Vec<ShapeMismatch> = mismatches.collect();
+    match mismatches.is_empty() {
+        true => Ok(()),
+        false => Err(ParametersError::Shapes { mismatches }),
+    }
 }
 
 /// Collects the first values as a parameter's value. There are enough of them.

@@ -137,7 +137,7 @@ fn a_block_of_a_checkpoint_is_loaded_by_its_prefix() {
             refusal(&of_block).ends_with(": down.0.other: given, but the model has no use for it")
         );
         let missing = refusal(&LoadOptions::default().prefix("up.0.").strict(false));
-        let all = ": missing: conv.bias of shape [64], group_norm.weight of shape [64], group_norm.bias of shape [64], scale of shape [64, 1, 1]; given: up.0.conv.weight";
+        let all = ": missing: conv.bias of shape [64] (sought as up.0.conv.bias), group_norm.weight of shape [64] (sought as up.0.group_norm.weight), group_norm.bias of shape [64] (sought as up.0.group_norm.bias), scale of shape [64, 1, 1] (sought as up.0.scale); given: up.0.conv.weight";
         assert!(missing.ends_with(all), "{missing}");
         let none = refusal(&LoadOptions::default().prefix("enc.").strict(false));
         let all =

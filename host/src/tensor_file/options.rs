@@ -24,7 +24,7 @@ use crate::dtype::DType;
 pub struct LoadOptions {
     pub(super) prefix: String,
     renames: Vec<Rename>,
-    pub(super) is_strict: bool,
+    pub(crate) is_strict: bool,
     pub(crate) dtype: DType,
 }
 
@@ -43,22 +43,33 @@ impl Rename {
     fn apply(&self, name: &str) -> Option<Option<String>> {
         match self {
             Rename::By(rename) => Some(rename(name)),
-            Rename::Part { from, to } => {
-                let rest = name.strip_prefix(from.as_str())?;
-                let (rest, is_whole) = match rest.strip_prefix('.') {
-                    _ if from.is_empty() => (rest, true),
-                    Some(rest) => (rest, true),
-                    None => (rest, rest.is_empty()),
-                };
-                let dot = if to.is_empty() || rest.is_empty() {
-                    ""
-                } else {
-                    "."
-                };
-                is_whole.then(|| Some(format!("{to}{dot}{rest}")))
-            }
+            Rename::Part { from, to } => replaced(name, from, to).map(Some),
         }
     }
+
+    /// The name of which the rule may make this one. A function does not tell.
+    fn reverse(&self, name: &str) -> Option<String> {
+        match self {
+            Rename::By(_) => None,
+            Rename::Part { from, to } => replaced(name, to, from),
+        }
+    }
+}
+
+/// The name with `to` in the place of the parts `from`, if it begins with these.
+fn replaced(name: &str, from: &str, to: &str) -> Option<String> {
+    let rest = name.strip_prefix(from)?;
+    let (rest, is_whole) = match rest.strip_prefix('.') {
+        _ if from.is_empty() => (rest, true),
+        Some(rest) => (rest, true),
+        None => (rest, rest.is_empty()),
+    };
+    let dot = if to.is_empty() || rest.is_empty() {
+        ""
+    } else {
+        "."
+    };
+    is_whole.then(|| format!("{to}{dot}{rest}"))
 }
 
 impl Default for LoadOptions {
@@ -123,6 +134,24 @@ impl LoadOptions {
         let name = name.strip_prefix(self.prefix.as_str())?;
         let mut renamed = self.renames.iter().filter_map(|rule| rule.apply(name));
         renamed.next().unwrap_or_else(|| Some(name.to_owned()))
+    }
+
+    /// The name of a tensor that would be for this parameter, if it is another and known.
+    pub(crate) fn sought(&self, parameter: &str) -> Option<String> {
+        let reversed = self
+            .renames
+            .iter()
+            .filter_map(|rule| rule.reverse(parameter));
+        let names = reversed.chain([parameter.to_owned()]);
+        let mut names = names.map(|name| format!("{}{name}", self.prefix));
+        let sought = names.find(|name| self.parameter(name).as_deref() == Some(parameter));
+        sought.filter(|name| name != parameter)
+    }
+
+    /// The name that a tensor is read under, if a rule has made it another than that without the prefix.
+    pub(crate) fn renamed(&self, tensor: &str, parameter: &str) -> Option<String> {
+        let is_renamed = tensor.strip_prefix(self.prefix.as_str()) != Some(parameter);
+        is_renamed.then(|| parameter.to_owned())
     }
 }
 

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::{LoadOptions, TensorFileError};
 use crate::dtype::{bf16, f16};
 use crate::host_memory::reserve;
-use crate::parameters::given::{Given, check_shape, collected, in_order};
+use crate::parameters::given::{Given, check_shapes, collected, in_order};
 
 /// Where parameters come from.
 #[derive(Clone, Copy)]
@@ -56,8 +56,14 @@ pub(crate) fn read(
             value: (name.clone(), *file),
         })
     });
-    let tensors = in_order(graph, given, options.is_strict).map_err(defective)?;
-    let values = graph.parameters().iter().zip(tensors);
+    let tensors = in_order(graph, given, options).map_err(defective)?;
+    let table = graph.parameters();
+    let shapes = tensors.iter().map(|(name, file)| files.shape(*file, name));
+    let shapes: Vec<Vec<usize>> = shapes.collect::<Result<_, _>>()?;
+    let named = tensors.iter().zip(&shapes).zip(table);
+    let named = named.map(|(((name, _), shape), parameter)| (parameter, &**name, &**shape));
+    check_shapes(named).map_err(defective)?;
+    let values = table.iter().zip(tensors);
     let values =
         values.map(|(parameter, (name, file))| files.file(file)?.value(parameter, &name, options));
     values.collect()
@@ -142,6 +148,12 @@ impl<'a> Files<'a> {
         })
     }
 
+    /// The shape of a tensor of a file.
+    fn shape(&mut self, file: usize, name: &str) -> Result<Vec<usize>, TensorFileError> {
+        let tensor = self.file(file)?.head.info(name);
+        Ok(tensor.expect("the file has the tensor").shape.clone())
+    }
+
     /// A file, which has what the index says.
     fn file(&mut self, number: usize) -> Result<&mut TensorFile<'a>, TensorFileError> {
         if let Shard::Closed(path) = &self.files[number] {
@@ -204,7 +216,7 @@ impl<'a> TensorFile<'a> {
         }
     }
 
-    /// The value of a parameter, whose tensor has this name.
+    /// The value of a parameter, whose tensor has this name and its shape.
     fn value(
         &mut self,
         parameter: &Parameter,
@@ -222,7 +234,6 @@ impl<'a> TensorFile<'a> {
             defect,
         };
         let tensor = head.info(name).expect("the file has the tensor");
-        check_shape(parameter, name, &tensor.shape).map_err(defective)?;
         let dtype = options.dtype;
         let widen: fn(&[u8]) -> f64 = match tensor.dtype {
             Dtype::F64 => |bytes| f64::from_le_bytes(word(bytes)),
