@@ -10,6 +10,7 @@ pub use inputs::InputsError;
 use op_spec::graph::Graph;
 
 use crate::contract::LaunchError;
+use crate::device::DeviceProperties;
 use crate::dtype::DType;
 
 /// The error type of the library.
@@ -106,6 +107,13 @@ pub enum Error {
         ordinal: u32,
         /// How many devices the driver sees.
         count: u32,
+    },
+
+    /// No properties are known of a device of this name.
+    #[error("device is {name}, must be one of {}", DeviceProperties::names())]
+    UnknownDevice {
+        /// The name.
+        name: String,
     },
 
     /// The device is older than all kernels in this build.

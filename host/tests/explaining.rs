@@ -56,6 +56,56 @@ fn a_choice_follows_from_problem_and_properties() {
     }
 }
 
+/// The names are those that drivers give devices, and those that people write.
+#[test]
+fn devices_are_named_as_people_and_drivers_name_them() {
+    for (names, known) in [
+        (&["H100", "NVIDIA H100 80GB HBM3", "h100-sxm5"][..], "h100"),
+        (&["A100", "NVIDIA A100-SXM4-80GB", "a100 80gb"], "a100"),
+        (
+            &["RTX 4090", "NVIDIA GeForce RTX 4090", "rtx-4090"],
+            "rtx4090",
+        ),
+        (&["NVIDIA H200"], "h200"),
+    ] {
+        let properties = DeviceProperties::named(known).unwrap();
+        assert!(DeviceProperties::NAMED.contains(&(known, properties)));
+        for name in names {
+            assert_eq!(DeviceProperties::named(name).unwrap(), properties, "{name}");
+        }
+    }
+    // They have other memory, or fewer multiprocessors.
+    for other in ["H100 PCIe", "A100-SXM4-40GB", "L40", "NVIDIA", ""] {
+        assert_eq!(
+            DeviceProperties::named(other).unwrap_err().to_string(),
+            format!("device is {other}, must be one of a10, a100, l40s, rtx4090, h100, h200, b200")
+        );
+    }
+}
+
+#[test]
+fn an_explanation_begins_with_the_device_that_it_is_for() {
+    let (chain, input) = chains().remove(0);
+    let second_line = |properties: &DeviceProperties| {
+        let options = Options::default();
+        let text = Explanation::of(&chain, DType::F32, &input, &options, properties).unwrap();
+        text.to_string().lines().nth(1).unwrap().to_owned()
+    };
+    let mut h200 = DeviceProperties::named("h200").unwrap();
+    let told = ": sm_90, 132 multiprocessors, 232448 bytes of shared memory a block";
+    assert_eq!(
+        second_line(&h200),
+        format!("device: h200, by its data sheet{told}")
+    );
+    h200.clock_hz += 1;
+    assert_eq!(second_line(&h200), format!("device: a GPU{told}"));
+    #[cfg(feature = "emulator")]
+    assert!(
+        second_line(&Device::emulator().properties())
+            .starts_with("device: the emulator, not a GPU: sm_")
+    );
+}
+
 /// Kernels that were asked for more layers than the region has are listed as such, before its own.
 #[test]
 fn kernels_are_listed_by_the_layers_that_they_were_asked_for() {

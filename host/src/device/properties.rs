@@ -4,6 +4,7 @@ use launch_config::{Arch, f16_multiply_adds_per_cycle};
 
 use super::kind::{Device, Kind};
 use crate::contract::Limits;
+use crate::error::{Error, Result};
 
 /// Multiprocessors for launches in the emulator: few enough that small test batches can fill the device,
 /// where the choice of kernels depends on that.
@@ -16,9 +17,10 @@ const EMULATED_MULTIPROCESSORS: u32 = 16;
 /// ```
 /// use convfuse::{Arch, Device, DeviceProperties};
 ///
-/// let h200 = DeviceProperties::named("h200").unwrap();
+/// let h200 = DeviceProperties::named("h200")?;
 /// assert_eq!((h200.arch, h200.multiprocessors), (Arch::Sm90, 132));
 /// println!("{:?}", Device::best().properties());
+/// # Ok::<(), convfuse::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[non_exhaustive]
@@ -79,13 +81,58 @@ impl DeviceProperties {
         ("b200", gpu((10, 0), [148, 227, 126], [8000, 1850])),
     ];
 
-    /// The device of this name in [`NAMED`](Self::NAMED).
-    #[must_use]
-    pub fn named(name: &str) -> Option<DeviceProperties> {
-        let mut named = Self::NAMED.iter();
-        named
-            .find(|(known, _)| *known == name)
-            .map(|&(_, properties)| properties)
+    /// Words of a GPU's full name that tell none of [`NAMED`](Self::NAMED) from its other models: makers, and
+    /// forms and memories as these have them.
+    const FURTHER_WORDS: &[&str] = &[
+        "nvidia", "geforce", "sxm", "sxm4", "sxm5", "24gb", "48gb", "80gb", "141gb", "hbm2e",
+        "hbm3", "hbm3e",
+    ];
+
+    /// The device of this name in [`NAMED`](Self::NAMED): `h100`, `RTX 4090`, or its full name, such as
+    /// `NVIDIA H100 80GB HBM3`. Another model, such as `H100 PCIe`, is another device.
+    ///
+    /// # Errors
+    /// [`UnknownDevice`](Error::UnknownDevice), which lists the names.
+    pub fn named(name: &str) -> Result<DeviceProperties> {
+        let lower = name.to_ascii_lowercase();
+        let words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+        let short: String = words
+            .filter(|word| !Self::FURTHER_WORDS.contains(word))
+            .collect();
+        let known = Self::NAMED.iter().find(|(known, _)| *known == short);
+        let unknown = || Error::UnknownDevice {
+            name: name.to_owned(),
+        };
+        known.map(|&(_, properties)| properties).ok_or_else(unknown)
+    }
+
+    /// The names that are known.
+    pub(crate) fn names() -> String {
+        let names: Vec<&str> = Self::NAMED.iter().map(|(name, _)| *name).collect();
+        names.join(", ")
+    }
+
+    /// Those of the emulator's device of this architecture.
+    fn emulated(arch: Arch) -> DeviceProperties {
+        DeviceProperties {
+            arch,
+            multiprocessors: EMULATED_MULTIPROCESSORS,
+            shared_bytes_per_block: Limits::emulated(arch).shared_bytes,
+            l2_bytes: 0,
+            memory_bytes_per_s: 0,
+            f16_multiply_adds_per_cycle: 0,
+            clock_hz: 0,
+        }
+    }
+
+    /// What has these properties, in words.
+    pub(crate) fn whose(&self) -> String {
+        let named = Self::NAMED.iter().find(|(_, known)| known == self);
+        match named {
+            Some((name, _)) => format!("{name}, by its data sheet"),
+            None if *self == Self::emulated(self.arch) => "the emulator, not a GPU".to_owned(),
+            None => "a GPU".to_owned(),
+        }
     }
 
     /// The lower bound in seconds for moving these bytes and computing these multiply-adds of 16-bit
@@ -106,23 +153,13 @@ impl DeviceProperties {
 impl Device {
     /// The properties by which kernels are chosen.
     pub fn properties(&self) -> DeviceProperties {
-        let unknown = DeviceProperties {
-            arch: Arch::Sm80,
-            multiprocessors: 1,
-            shared_bytes_per_block: 0,
-            l2_bytes: 0,
-            memory_bytes_per_s: 0,
-            f16_multiply_adds_per_cycle: 0,
-            clock_hz: 0,
-        };
         match self.kind() {
-            Kind::Cpu(_) => unknown,
-            Kind::Emulator(emulator) => DeviceProperties {
-                arch: emulator.arch(),
-                multiprocessors: EMULATED_MULTIPROCESSORS,
-                shared_bytes_per_block: Limits::emulated(emulator.arch()).shared_bytes,
-                ..unknown
+            Kind::Cpu(_) => DeviceProperties {
+                multiprocessors: 1,
+                shared_bytes_per_block: 0,
+                ..DeviceProperties::emulated(Arch::Sm80)
             },
+            Kind::Emulator(emulator) => DeviceProperties::emulated(emulator.arch()),
             Kind::Gpu(gpu) => {
                 let facts = gpu.facts();
                 let (major, minor) = facts.compute_capability.unwrap_or_default();

@@ -124,7 +124,7 @@ impl Explanation {
     /// use convfuse::{DType, DeviceProperties, Options};
     ///
     /// let chain = KernelBench85::default().chain()?;
-    /// let h200 = DeviceProperties::named("h200").unwrap();
+    /// let h200 = DeviceProperties::named("h200")?;
     /// let input = [128, 8, 128, 128];
     /// let explanation = Explanation::of(&chain, DType::F16, &input, &Options::default(), &h200)?;
     /// assert_eq!(explanation.regions[0].kernels, "one-launch-2d");
@@ -252,6 +252,15 @@ impl fmt::Display for Explanation {
             "{}, {:?} to {:?}, {}",
             self.layers, input, output, self.dtype
         )?;
+        let properties = &self.properties;
+        writeln!(
+            f,
+            "device: {}: {}, {} multiprocessors, {} bytes of shared memory a block",
+            properties.whose(),
+            properties.arch.name(),
+            properties.multiprocessors,
+            properties.shared_bytes_per_block,
+        )?;
         for GraphInput { name, shape, .. } in &self.inputs {
             writeln!(f, "input {name}: {shape:?}")?;
         }
@@ -259,14 +268,6 @@ impl fmt::Display for Explanation {
             Some(form) => writeln!(f, "normal form: {form}")?,
             None => writeln!(f, "normal form: none for all layers together")?,
         }
-        let properties = &self.properties;
-        writeln!(
-            f,
-            "device: {}, {} multiprocessors, {} bytes of shared memory a block",
-            properties.arch.name(),
-            properties.multiprocessors,
-            properties.shared_bytes_per_block,
-        )?;
         for region in &self.regions {
             let RegionFacts {
                 layers,

@@ -93,11 +93,11 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Target, String> {
-        let named = DeviceProperties::NAMED.iter();
-        if let Some((_, properties)) = named.clone().find(|(name, _)| *name == text) {
-            return Ok(Target::Named(*properties));
+        if let Ok(properties) = DeviceProperties::named(text) {
+            return Ok(Target::Named(properties));
         }
-        let names: Vec<&str> = named.map(|(name, _)| *name).collect();
+        let names = DeviceProperties::NAMED.iter().map(|(name, _)| *name);
+        let names: Vec<&str> = names.collect();
         let choice = text.parse().map(Target::Here);
         choice.map_err(|error: String| format!("{error}, or one of {}", names.join(", ")))
     }
@@ -114,6 +114,7 @@ mod tests {
             panic!("a100 has a name")
         };
         assert_eq!(a100.multiprocessors, 108);
+        assert_eq!("NVIDIA A100-SXM4-80GB".parse(), Ok(Target::Named(a100)));
         let refusal = "a1000".parse::<Target>().unwrap_err();
         assert!(refusal.starts_with("device is a1000") && refusal.contains("h200"));
     }
