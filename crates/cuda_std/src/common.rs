@@ -14,12 +14,14 @@ pub const MAX_SHARED_BYTES: u32 = 227 * 1024;
 pub unsafe trait Element: Copy + 'static {}
 
 macro_rules! elements {
-    ($($ty:ty),*) => {$(
+    ($($(#[$hidden:meta])? $ty:ty),*) => {$(
+        $(#[$hidden])?
         // SAFETY: a primitive number without padding or niche, aligned to its size.
         unsafe impl Element for $ty {}
     )*};
 }
-elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, f16, bf16);
+// The library's users see the pages of the last two.
+elements! { u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, #[doc(hidden)] f16, #[doc(hidden)] bf16 }
 
 /// How a shuffle finds its source lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

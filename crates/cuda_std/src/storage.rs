@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use crate::backend;
 use crate::element::Element;
 
-/// A type that stores f32 values, exactly or rounded.
+/// A type that stores f32 values, exactly or rounded: `f32`, `f16` or `bf16`.
 pub trait Storage: Element {
     /// The stored value, which f32 holds exactly.
     #[must_use]
@@ -90,6 +90,7 @@ fn word([low, high]: [u16; 2]) -> u32 {
 }
 
 /// `cvt.f32.f16` and `cvt.rn.f16.f32`; pairs by `cvt.rn.f16x2.f32` (sm_80 and later).
+#[doc(hidden)] // The library's users see the page of the type.
 impl Storage for f16 {
     #[inline(always)]
     fn to_f32(self) -> f32 {
@@ -123,6 +124,7 @@ impl Storage for f16 {
 }
 
 /// A shift by 16 bits, and `cvt.rn.bf16.f32`; pairs by `cvt.rn.bf16x2.f32` (sm_80 and later).
+#[doc(hidden)] // The library's users see the page of the type.
 impl Storage for bf16 {
     #[inline(always)]
     fn to_f32(self) -> f32 {

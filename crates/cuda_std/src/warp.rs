@@ -56,7 +56,8 @@ pub trait WarpShuffleValue: Sized {
 }
 
 macro_rules! shuffle_values {
-    ($($ty:ty: $value:ident => $to:expr, $word:ident => $from:expr;)*) => {$(
+    ($($(#[$hidden:meta])? $ty:ty: $value:ident => $to:expr, $word:ident => $from:expr;)*) => {$(
+        $(#[$hidden])?
         impl WarpShuffleValue for $ty {
             #[track_caller]
             #[inline(always)]
@@ -78,8 +79,9 @@ shuffle_values! {
     u8: v => u32::from(v), w => w as u8;
     i8: v => v as u32, w => w as i8;
     bool: v => u32::from(v), w => w != 0;
-    f16: v => u32::from(v.to_bits()), w => f16::from_bits(w as u16);
-    bf16: v => u32::from(v.to_bits()), w => bf16::from_bits(w as u16);
+    // The library's users see the pages of these two.
+    #[doc(hidden)] f16: v => u32::from(v.to_bits()), w => f16::from_bits(w as u16);
+    #[doc(hidden)] bf16: v => u32::from(v.to_bits()), w => bf16::from_bits(w as u16);
 }
 
 macro_rules! wide_shuffle_values {

@@ -25,6 +25,7 @@ use crate::pool::{WindowGeometry, WindowResult};
 use crate::reciprocal::Reciprocal;
 
 /// A problem with a by-value kernel argument.
+#[doc(hidden)] // The library's users see the pages of problems.
 pub trait KernelGeometry {
     /// The argument type.
     type Geometry;

@@ -63,6 +63,7 @@ pub trait Vectors: Storage {
 
 macro_rules! halves {
     ($($T:ty)*) => {$(
+        #[doc(hidden)] // The library's users see the page of the type.
         impl Vectors for $T {
             const ELEMENTS: usize = 8;
 
