@@ -171,6 +171,6 @@ fn of_a_plan(backend: Backend) -> Outcome {
     // An input that the chain refuses has nothing to explain.
     says(
         Model::init(&stream, &preset_79().chain, 1)?.explain(&[1, 3, 2, 9, 9], &Options::default()),
-        "layer 0: conv3d: dilated window spans 3 on spatial axis 0, padded input has 2",
+        "layer 0: conv3d: the dilated window spans 3 elements of spatial axis 0, the padded input has 2",
     )
 }

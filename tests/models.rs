@@ -101,7 +101,7 @@ fn inputs(backend: Backend) -> Outcome {
     )?;
     says(
         forward(&[1, 3, 5, 12], DType::F32),
-        "layer 3: max_pool2d: dilated window spans 4 on spatial axis 0, padded input has 3",
+        "layer 3: max_pool2d: the dilated window spans 4 elements of spatial axis 0, the padded input has 3",
     )?;
     says(
         forward(&[1, 3, 12, 12], DType::F16),

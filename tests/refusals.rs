@@ -16,7 +16,7 @@ const ROWS: &str = "
     conv2d 1x6x5x5 4x3x3x3 groups=4 => in_channels is 6, which is not a multiple of groups 4
     conv2d 1x6x5x5 4x3x3x3 groups=0 => groups is 0, minimum 1
     conv2d 1x6x5x5 4x3x3x3 3 groups=2 => bias[0] is 3, expected 4
-    conv2d 1x6x5x5 4x3x6x3 groups=2 => dilated window spans 6 on spatial axis 0, padded input has 5
+    conv2d 1x6x5x5 4x3x6x3 groups=2 => the dilated window spans 6 elements of spatial axis 0, the padded input has 5
     conv2d 3 4x3x3x3 groups=2 => input has rank 1, expected 4
     conv3d 2x5x6 3x2x2x3x3 => input has rank 3, expected 5
     conv3d 1x2x4x5x6 3x2x3x3 => weight has rank 4, expected 5
@@ -27,7 +27,7 @@ const ROWS: &str = "
     conv_transpose2d 1x6x5x5 6x4x3x3 output_padding=1 \
         => output_padding[0] is 1, limit 0 (less than stride or dilation)
     conv_transpose2d 1x6x5x1 6x4x3x1 padding=[0,1] \
-        => padding[1] is 1 on both sides, the output without padding has 1
+        => padding[1] is 1 on both sides, which removes all 1 elements of the output
     conv_transpose3d 1x2x4x5x6 2x3x2x2x2 stride=[1,0,1] => stride[1] is 0, minimum 1
     conv_transpose3d 1x2x4x5x6 2x3x2x2x2:f16 => weight is f16, must be f32
     group_norm 2x30x4 num_groups=4 => channels is 30, which is not a multiple of num_groups 4
@@ -48,7 +48,7 @@ const ROWS: &str = "
     scale 2x3x4 4 => scale[0] is 4, expected 3
     scale 4 4 => input has rank 1, minimum 2
     scale 2x3x4 3:f16 => scale is f16, must be f32
-    prelu 2x3x4 4 => weight[0] is 4, expected 1 or the channels, 3
+    prelu 2x3x4 4 => weight[0] is 4, expected 1 or 3, the number of channels
     prelu 4 4 => input has rank 1, minimum 2
     prelu 2x3x4 2x3x4 => weight has rank 3, expected 1
     prelu 2x3x4 3:f16 => weight is f16, must be f32
@@ -60,14 +60,14 @@ const ROWS: &str = "
     max 2 dim=1 => input has rank 1, minimum 2
     clamp 1 => min and max are both absent, at least one is needed
     max_pool2d 1x2x6x5 kernel_size=3 padding=[2,0] => padding[0] is 2, limit kernel_size[0] / 2 = 1
-    max_pool2d 1x2x6x5 kernel_size=[3,6] => dilated window spans 6 on spatial axis 1, padded input has 5
+    max_pool2d 1x2x6x5 kernel_size=[3,6] => the dilated window spans 6 elements of spatial axis 1, the padded input has 5
     max_pool2d 1x2x6x5 kernel_size=3 stride=[0,1] => stride[0] is 0, minimum 1
     max_pool3d 1x2x4x6x5 kernel_size=[2,3,2] dilation=[1,4,1] \
-        => dilated window spans 9 on spatial axis 1, padded input has 6
+        => the dilated window spans 9 elements of spatial axis 1, the padded input has 6
     max_pool3d 1x2x6x5 kernel_size=[2,3,2] => input has rank 4, expected 5
     avg_pool2d 1x2x6x5 kernel_size=3 padding=[2,0] => padding[0] is 2, limit kernel_size[0] / 2 = 1
-    avg_pool2d 1x2x6x5 kernel_size=3 divisor_override=0 => divisor_override is 0, any other number may be given
-    avg_pool2d 1x2x6x5 kernel_size=[3,6] => dilated window spans 6 on spatial axis 1, padded input has 5
+    avg_pool2d 1x2x6x5 kernel_size=3 divisor_override=0 => divisor_override is 0, expected any other number
+    avg_pool2d 1x2x6x5 kernel_size=[3,6] => the dilated window spans 6 elements of spatial axis 1, the padded input has 5
     avg_pool2d 1x2x6x5 kernel_size=3 stride=[0,1] => stride[0] is 0, minimum 1
     avg_pool2d 1x2x6x5 kernel_size=[0,1] => kernel_size[0] is 0, minimum 1
     avg_pool2d 1x2x4x6x5 kernel_size=3 => input has rank 5, expected 4

@@ -296,7 +296,7 @@ pub enum Error {
     },
 
     /// An axis that a tensor does not have.
-    #[error("{operator}: axis is {axis}, the tensor has rank {rank}")]
+    #[error("{operator}: axis is {axis}, must be less than the tensor's rank, {rank}")]
     NoSuchAxis {
         /// The operator's name.
         operator: &'static str,

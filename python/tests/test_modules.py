@@ -328,7 +328,7 @@ def conv(**attributes):
         ),
         (
             [conv(), {"prelu": {"name": "act", "num_parameters": 3}}],
-            "expected 1 or the channels, 8",
+            "expected 1 or 8, the number of channels",
         ),
         ([conv(), {"max_pool3d": {"kernel_size": 2}}], "spatial dimensions are 2, expected 3"),
         ([{"max_pool2d": {"kernel_size": 2, "padding": 2}}], r"padding\[0\] is 2, limit"),

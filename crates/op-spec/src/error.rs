@@ -148,15 +148,7 @@ spec_error! {
         actual: usize,
         /// The input's channels.
         channels: usize,
-    }: "{quantity} is {actual}, expected 1 or the channels, {channels}";
-    /// A parameter is there although the specification has none, or the other way round.
-    Presence {
-        /// Which parameter.
-        parameter: &'static str,
-        /// Whether it is there.
-        present: bool,
-    }: "{parameter} is {}",
-        if *present { "given, the specification has none" } else { "absent, the specification has one" };
+    }: "{quantity} is {actual}, expected 1 or {channels}, the number of channels";
     /// The dilated window does not fit into the padded input.
     WindowTooLarge {
         /// Spatial axis, counted from 0.
@@ -165,7 +157,7 @@ spec_error! {
         window: u128,
         /// Elements of the padded input.
         padded: u128,
-    }: "dilated window spans {window} on spatial axis {axis}, padded input has {padded}";
+    }: "the dilated window spans {window} elements of spatial axis {axis}, the padded input has {padded}";
     /// Pooling padding reaches over half the window, so that a window could hold padding only.
     PaddingTooLarge {
         /// Spatial axis, counted from 0.
@@ -210,7 +202,7 @@ spec_error! {
         padding: usize,
         /// Elements of the output without padding.
         full: u128,
-    }: "padding[{axis}] is {padding} on both sides, the output without padding has {full}";
+    }: "padding[{axis}] is {padding} on both sides, which removes all {full} elements of the output";
     /// A norm would divide by the deviation of a single value.
     SingleValue {
         /// What there is one of.
@@ -229,7 +221,7 @@ spec_error! {
         momentum: Option<f64>,
     }: "momentum is {}, expected a finite number in training", if momentum.is_some() { "not finite" } else { "null" };
     /// An average with a divisor of 0.
-    ZeroDivisor {}: "divisor_override is 0, any other number may be given";
+    ZeroDivisor {}: "divisor_override is 0, expected any other number";
     /// A reduction over the batch, over an axis that the input does not have, or twice over one.
     ReducedDimension {
         /// The axis, as PyTorch counts.
@@ -241,12 +233,12 @@ spec_error! {
     ReducedApart {
         /// The most groups.
         limit: usize,
-    }: "dim has axes apart from each other, limit {limit} groups of neighbours";
+    }: "dim has too many groups of adjacent axes, limit {limit}";
     /// An axis where the channels are the only one.
     NotChannels {
         /// The axis.
         dim: usize,
-    }: "dim is {dim}, expected 1, the channels, or none";
+    }: "dim is {dim}, expected 1 (the channels), or no dim";
     /// An extent of a shape that is none.
     NoExtent {
         /// Index into the shape.
@@ -262,7 +254,7 @@ spec_error! {
         expected: usize,
         /// Whether an extent is left.
         multiple: bool,
-    }: "a sample has {actual} elements, expected {}{expected}",
+    }: "a sample has {actual} elements, expected {}{expected} by shape",
         if *multiple { "a multiple of " } else { "" };
     /// A part of an axis goes beyond its end.
     BeyondAxis {

@@ -375,7 +375,7 @@ fn presets_refuse_what_their_operators_refuse() {
         of(plain, &[5, 6]) => "layer 0: conv2d: input has rank 2, expected 4";
         of(plain, &[2, 3, 3, 3, 3]) => "layer 0: conv2d: input has rank 5, expected 4";
         of(plain, &[2, 8, 5, 30])
-            => "layer 3: max_pool2d: dilated window spans 4 on spatial axis 0, padded input has 3";
+            => "layer 3: max_pool2d: the dilated window spans 4 elements of spatial axis 0, the padded input has 3";
         of(odd, &[2, 8, 30, 30])
             => "layer 1: group_norm: channels is 64, which is not a multiple of num_groups 5";
         of(odder, &[2, 8, 30, 30])

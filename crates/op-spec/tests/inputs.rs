@@ -106,7 +106,7 @@ fn a_residual_is_a_file_and_back() {
         read(r#"{"value": 2, "shape": [1]}"#)
             => "add: shape and initialisation are those of a parameter, which has a name";
         read(r#"{"name": "r", "shape": [3]}"#)
-            => "add: the product of shape is 3, expected 1 or the channels, 2";
+            => "add: the product of shape is 3, expected 1 or 2, the number of channels";
         read(r#"{"input": ""}"#) => "input is empty";
     }
 }

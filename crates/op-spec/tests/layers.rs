@@ -219,7 +219,7 @@ fn a_prelu_is_written_with_what_is_not_a_default() {
     }
     says! {
         read(&prelu(r#","num_parameters":2"#))
-            => "layer 0: prelu: num_parameters is 2, expected 1 or the channels, 3";
+            => "layer 0: prelu: num_parameters is 2, expected 1 or 3, the number of channels";
         read(&prelu(r#","slope":2"#)) => "unknown field `slope`";
     }
 }

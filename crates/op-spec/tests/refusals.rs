@@ -23,9 +23,9 @@ fn conv2d_refuses() {
         spec.problem(&[2, 6, 0, 12], &weight, None) => "conv2d: input[2] is 0, minimum 1";
         spec.problem(&[2, 0, 10, 12], &[4, 0, 3, 3], None) => "conv2d: in_channels is 0, minimum 1";
         spec.problem(&[2, 6, 10, 2], &weight, None)
-            => "conv2d: dilated window spans 3 on spatial axis 1, padded input has 2";
+            => "conv2d: the dilated window spans 3 elements of spatial axis 1, the padded input has 2";
         spec.dilation([5, 1]).problem(&input, &weight, None)
-            => "conv2d: dilated window spans 11 on spatial axis 0, padded input has 10";
+            => "conv2d: the dilated window spans 11 elements of spatial axis 0, the padded input has 10";
         spec.stride([1, 0]).problem(&input, &weight, None)
             => "conv2d: stride[1] is 0, minimum 1";
         spec.dilation([0, 1]).problem(&input, &weight, None)
@@ -59,7 +59,7 @@ fn conv3d_refuses_and_accepts() {
     refused! {
         spec.problem(&[2, 3, 5, 6], &[4, 3, 2, 2, 2], None) => "conv3d: input has rank 4, expected 5";
         spec.problem(&[2, 3, 2, 6, 6], &[4, 3, 3, 3, 3], None)
-            => "conv3d: dilated window spans 3 on spatial axis 0, padded input has 2";
+            => "conv3d: the dilated window spans 3 elements of spatial axis 0, the padded input has 2";
     }
     let problem = spec.problem(&[2, 3, 5, 6, 7], &[4, 3, 1, 2, 3], Some(&[4]));
     assert_eq!(*problem.unwrap().output_shape(), [2, 4, 5, 5, 5]);
@@ -91,7 +91,7 @@ fn conv_transpose_refuses() {
         strided.output_padding(2).problem(&input, &weight, None)
             => "conv_transpose2d: output_padding[0] is 2, limit 1 (less than stride or dilation)";
         spec.padding([0, 7]).problem(&input, &weight, None)
-            => "conv_transpose2d: padding[1] is 7 on both sides, the output without padding has 14";
+            => "conv_transpose2d: padding[1] is 7 on both sides, which removes all 14 elements of the output";
         ConvTranspose1dSpec::default().stride(1 << 33).problem(&[1, 1, 1 << 33], &[1, 1, 1], None)
             => "conv_transpose1d: output has more elements than memory addresses, limit 2305843009213693951";
     }
@@ -169,7 +169,7 @@ fn instance_norm_refuses_and_accepts() {
 #[test]
 fn prelu_takes_one_slope_or_one_for_each_channel() {
     refused! {
-        PreluSpec::default().problem(&[2, 3, 4], &[4]) => "prelu: weight[0] is 4, expected 1 or the channels, 3";
+        PreluSpec::default().problem(&[2, 3, 4], &[4]) => "prelu: weight[0] is 4, expected 1 or 3, the number of channels";
         PreluSpec::default().problem(&[2, 3, 4], &[3, 1]) => "prelu: weight has rank 2, expected 1";
         PreluSpec::default().problem(&[3], &[3]) => "prelu: input has rank 1, minimum 2";
         PreluSpec::default().problem(&[1 << 40, 1 << 40], &[1])
@@ -204,7 +204,7 @@ fn scale_and_max_refuse_and_accept() {
         softmax(&[]).problem(&[2, 3]) => format!("softmax: dim is [], {expected}");
         softmax(&[1]).problem(&[2]) => "softmax: input has rank 1, minimum 2";
         softmax(&[1, 3]).problem(&[2, 3, 4, 5]) =>
-            "softmax: dim has axes apart from each other, limit 1 groups of neighbours";
+            "softmax: dim has too many groups of adjacent axes, limit 1";
         LogSoftmaxSpec::new(&[4]).problem(&[2, 3]) => format!("log_softmax: dim is 4, {expected}");
         max(&[3]).problem(&[2, 3, 4]) => format!("max: dim is 3, {expected}");
         max(&[1, 1]).problem(&[2, 3, 4]) => format!("max: dim is 1, {expected}");
@@ -213,7 +213,7 @@ fn scale_and_max_refuse_and_accept() {
         max(&[1]).problem(&[2, 1 << 40, 1 << 40])
             => format!("max: input has more elements than memory addresses, limit {MAX_ELEMENTS}");
         max(&[1, 3, 5, 7]).problem(&[2; 9])
-            => "max: dim has axes apart from each other, limit 3 groups of neighbours";
+            => "max: dim has too many groups of adjacent axes, limit 3";
     }
     ScaleSpec::default().problem(&[0, 3], &[3]).unwrap();
     for (input, outputs) in [(&[2, 1][..], 2), (&[0, 1, 7], 0)] {
@@ -252,7 +252,7 @@ fn max_pool2d_refuses() {
         spec.padding([2, 0]).problem(&input)
             => "max_pool2d: padding[0] is 2, limit kernel_size[0] / 2 = 1";
         MaxPool2dSpec::new([3, 10]).problem(&input)
-            => "max_pool2d: dilated window spans 10 on spatial axis 1, padded input has 9";
+            => "max_pool2d: the dilated window spans 10 elements of spatial axis 1, the padded input has 9";
     }
 }
 

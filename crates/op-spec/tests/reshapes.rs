@@ -130,9 +130,9 @@ fn what_does_not_fit_is_refused() {
         reshape(&[-1, -1], &[2, 6]) => "layer 0: reshape: shape[1] is -1, minimum 1, or -1 once";
         reshape(&[3, -2], &[2, 6]) => "layer 0: reshape: shape[1] is -2, minimum 1, or -1 once";
         reshape(&[isize::MAX, 2], &[2, 6]) => "layer 0: reshape: output has more elements";
-        reshape(&[4, 2], &[2, 6]).unwrap() => "layer 0: reshape: a sample has 6 elements, expected 8";
+        reshape(&[4, 2], &[2, 6]).unwrap() => "layer 0: reshape: a sample has 6 elements, expected 8 by shape";
         reshape(&[4, -1], &[2, 6]).unwrap()
-            => "layer 0: reshape: a sample has 6 elements, expected a multiple of 4";
+            => "layer 0: reshape: a sample has 6 elements, expected a multiple of 4 by shape";
         reshape(&[6], &[6]).unwrap() => "layer 0: reshape: input has rank 1, minimum 2";
     }
     let reflect = |padding: [usize; 4]| PadSpec::new(padding).padding_mode(PaddingMode::Reflect);
@@ -152,11 +152,11 @@ fn what_does_not_fit_is_refused() {
     let norm = |layer: op_spec::graph::LayerNormLayer| Chain::new(6, [layer]);
     let map = Layer::linear("l", 6, 2);
     says! {
-        norm(Layer::layer_norm("n", &[6]).dim(2)) => "layer_norm: dim is 2, expected 1, the channels";
+        norm(Layer::layer_norm("n", &[6]).dim(2)) => "layer_norm: dim is 2, expected 1 (the channels)";
         norm(Layer::layer_norm("n", &[6, 5]).dim(1)) => "layer_norm: normalized_shape has rank 2, expected 1";
         norm(Layer::layer_norm("n", &[5]).dim(1)) => "layer_norm: normalized_shape";
-        Chain::new(6, [GateLayer::new("g").dim(2)]) => "gate: dim is 2, expected 1, the channels";
-        Chain::new(6, [map.clone().dim(0)]) => "linear: dim is 0, expected 1, the channels";
+        Chain::new(6, [GateLayer::new("g").dim(2)]) => "gate: dim is 2, expected 1 (the channels)";
+        Chain::new(6, [map.clone().dim(0)]) => "linear: dim is 0, expected 1 (the channels)";
         Chain::new(5, [map.clone().dim(1)]) => "linear: input[1] is 5, expected 6";
         Chain::new(6, [map.clone()]).unwrap().problem(&[2, 6, 4]) => "linear: input has rank 3";
         Chain::new(6, [map.dim(1)]).unwrap().problem(&[2, 6, 4, 4, 4, 4]) => "linear: input has rank 6, limit 5";

@@ -29,7 +29,7 @@ pub enum InputsError {
         operator: &'static str,
         /// The input.
         name: String,
-        /// The names of the chain's further inputs.
+        /// The names of the model's further inputs.
         known: Vec<String>,
     },
     /// A number of addresses that is not the number of inputs.
@@ -39,7 +39,7 @@ pub enum InputsError {
         operator: &'static str,
         /// Inputs that were given.
         actual: usize,
-        /// Inputs of the chain.
+        /// Inputs of the model.
         expected: usize,
     },
     /// A number of addresses that is not the number of outputs.
