@@ -75,8 +75,8 @@ impl Default for KernelBench85 {
     }
 }
 
-/// Attributes of problem 79: `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)`. Exhaustive: the problem is
-/// fixed.
+/// Attributes of problem 79: `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)`. Exhaustive: the problem
+/// is fixed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KernelBench79 {
     /// Channels of the input.
