@@ -120,12 +120,17 @@ def disturb(value, noise, largest=0.0):
 
 def steepness(norm, x):
     """By how much a norm multiplies, at most: a value and its mean, whose difference may be much less than both."""
+    running = getattr(norm, "running_var", None)
     if isinstance(norm, nn.GroupNorm):
         variance = x.reshape(x.shape[0], norm.num_groups, -1).var(-1, unbiased=False)
+    elif isinstance(norm, nn.LayerNorm):
+        variance = x.flatten(-len(norm.normalized_shape)).var(-1, unbiased=False)
+    elif running is not None and not norm.training:
+        variance = running
     elif isinstance(norm, nn.modules.instancenorm._InstanceNorm):
         variance = x.flatten(-int(type(norm).__name__[-2])).var(-1, unbiased=False)
     else:
-        variance = norm.running_var
+        variance = x.transpose(0, 1).flatten(1).var(-1, unbiased=False)
     weight = 1.0 if norm.weight is None else norm.weight.abs().max()
     return ((variance + norm.eps).rsqrt().max() * weight).item()
 

@@ -1,0 +1,587 @@
+"""Draws of the attributes of each row of the table: some steps that have the row's operator, with what it is given drawn over all that
+PyTorch takes."""
+
+from __future__ import annotations
+
+import operator  # noqa: F401  steps name it
+import random
+from collections.abc import Callable
+
+import torch
+from random_models import Model, Step, Two
+from torch import nn
+from torch.nn import functional as F  # noqa: F401  steps name it
+
+aten = torch.ops.aten
+
+
+class Branch:
+    """The drawing of a model of few steps, each behind the one before."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.axes = self.pick(1, 2, 2, 2, 3)
+        self.batch, self.factors = self.pick(1, 2, 3), 0
+        self.model: Model = Two().eval()
+        self.values: list[torch.Tensor] = []
+
+    def pick(self, *choices):
+        return self.rng.choice(choices)
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share
+
+    def each(self, *choices):
+        """One number for all axes, or one for each."""
+        one = tuple(self.pick(*choices) for _ in range(self.axes))
+        return self.pick(one, one, one[0])
+
+    def option(self, **choices) -> str:
+        """Some named arguments of these, with one of their values each."""
+        taken = [(name, self.pick(*some)) for name, some in choices.items() if self.chance(0.6)]
+        return "".join(f", {name}={one!r}" for name, one in taken)
+
+    def begin(self, *axes: int) -> None:
+        """Draws the input, of one of these numbers of axes if there are any."""
+        self.axes = self.pick(*axes) if axes else self.axes
+        extents = [self.rng.randint(4, 7) for _ in range(self.axes)]
+        # Few are without a batch.
+        batch = [self.batch] if self.chance(0.96) else []
+        generator = torch.Generator().manual_seed(self.rng.randrange(2**30))
+        shape = [*batch, self.pick(4, 6), *extents]
+        self.values = [torch.randn(shape, generator=generator, dtype=torch.float64)]
+
+    @property
+    def y(self) -> torch.Tensor:
+        return self.values[-1]
+
+    @property
+    def channels(self) -> int:
+        return self.y.shape[-1 - self.axes]
+
+    def do(self, text: str, z: int | None = None) -> None:
+        """One more step, which may read the value ``z``, too."""
+        z = len(self.values) - 1 if z is None else z
+        r = None
+        if "r" in compile(text, "", "eval").co_names:
+            if not any("r" in compile(one.text, "", "eval").co_names for one in self.model.steps):
+                self.model.like = len(self.values) - 1
+            r = torch.ones_like(self.values[self.model.like])
+        step = Step(text, len(self.values) - 1, z)
+        self.model.steps.append(step)
+        self.values.append(self.model.compute([one.clone() for one in self.values], step, r))
+
+    def layer(self, text: str) -> None:
+        self.model.layers.append(eval(text).double())  # noqa: S307  text of this file
+        self.do(f"own.layers[{len(self.model.layers) - 1}](y)")
+
+    def factor(self, *shape: int) -> str:
+        """A parameter."""
+        name, self.factors = f"factor{self.factors}", self.factors + 1
+        self.model.register_parameter(name, nn.Parameter(torch.ones(shape, dtype=torch.float64)))
+        return f"own.{name}"
+
+    def maybe(self, *shape: int) -> str:
+        return self.factor(*shape) if self.chance(0.7) else "None"
+
+    def stem(self, *axes: int) -> None:
+        """What a region begins with."""
+        self.begin(*axes)
+        c, n = self.channels, self.axes
+        kind = self.pick("conv", "conv", "norm", "both", "pool" if n > 1 else "conv")
+        if kind in ("conv", "both"):
+            self.layer(f"nn.Conv{n}d({c}, {self.pick(4, 6)}, {self.pick(1, 3)}, padding=1)")
+        if kind in ("norm", "both"):
+            c = self.channels
+            norms = (f"nn.GroupNorm(2, {c})", f"nn.BatchNorm{n}d({c})", f"nn.InstanceNorm{n}d({c})")
+            self.layer(self.pick(*norms))
+        if kind == "pool":
+            self.do(f"F.max_pool{n}d(y, 2)")
+
+    def tail(self) -> None:
+        if self.chance(0.4):
+            self.do(self.pick("F.relu(y)", "torch.tanh(y)", "y * 0.5 + 1", "F.leaky_relu(y, 0.3)"))
+
+
+DRAWS: dict[torch._ops.OpOverload, Callable[[Branch], None]] = {}
+
+
+def draws(*targets):
+    def add(draw):
+        DRAWS.update(dict.fromkeys(targets, draw))
+        return draw
+
+    return add
+
+
+def convolution(b: Branch, transposed: bool | None = None, **fixed) -> str:
+    """The text of a convolution of the last value."""
+    c, n = b.channels, b.axes
+    groups = b.pick(1, 1, 2, c)
+    filters = groups * b.pick(1, 2) if groups == c else b.pick(4, 6)
+    bias, dilation, stride = b.pick(True, False), b.each(1, 1, 2), b.each(1, 1, 2)
+    common = f"{c}, {filters}, {b.each(1, 2, 3)}, groups={groups}, bias={bias}, dilation={dilation}"
+    if b.chance(0.3) if transposed is None else transposed:
+        more = b.each(0, 0, 1)
+        return f"nn.ConvTranspose{n}d({common}, stride={stride}, padding={b.each(0, 1)}, output_padding={more})"
+    mode = b.pick("zeros", "zeros", "reflect", "replicate", "circular")
+    padding = b.pick("'same'", "'valid'", b.each(0, 1), b.each(0, 1, 2))
+    padding, mode = fixed.get("padding", padding), fixed.get("mode", mode)
+    stride = 1 if padding == "'same'" else stride
+    return f"nn.Conv{n}d({common}, stride={stride}, padding={padding}, padding_mode='{mode}')"
+
+
+@draws(aten.convolution.default)
+def _convolution(b):
+    b.begin()
+    if b.chance(0.3):
+        b.layer(f"nn.GroupNorm(2, {b.channels})")
+    b.layer(convolution(b))
+    if b.chance(0.2):
+        b.layer(convolution(b))
+    if b.chance(0.5):
+        b.layer(f"nn.GroupNorm({b.pick(1, 2, b.channels)}, {b.channels})")
+    b.tail()
+
+
+def padded(b, axes, mode):
+    """Padding, symmetric most of the time, and what may follow."""
+    b.begin(*axes)
+    if b.chance(0.3):
+        b.layer(f"nn.GroupNorm(2, {b.channels})")
+    for _ in range(b.pick(1, 1, 1, 2)):
+        widths = [one for _ in range(b.axes) for one in [b.pick(0, 1, 1, 2)] * 2]
+        if b.chance(0.2):
+            widths[b.rng.randrange(len(widths))] += b.pick(1, 1, -1)
+        if b.chance(0.1):
+            widths = [0] * len(widths)
+        if mode == "constant":
+            widths = b.pick(widths, widths, widths[2:], [*widths, 1, 1])
+            b.do(f"F.pad(y, {widths or [1, 1]}, value={b.pick(0, 0, 0.0, 0.5)})")
+        else:
+            b.do(f"F.pad(y, {widths}, '{mode}')")
+    if b.chance(0.85):
+        transposed, padding = b.chance(0.1), b.pick(0, 0, 0, 1)
+        b.layer(convolution(b, transposed, padding=padding, mode="zeros"))
+    if b.chance(0.5):
+        b.layer(f"nn.GroupNorm(2, {b.channels})")
+    b.tail()
+
+
+def _pads():
+    kinds = {"reflect": "reflection", "replicate": "replication"}
+    for mode, name in kinds.items():
+        for axes in (1, 2, 3):
+            target = getattr(aten, f"{name}_pad{axes}d").default
+            draws(target)(lambda b, axes=axes, mode=mode: padded(b, [axes], mode))
+    draws(aten.constant_pad_nd.default)(lambda b: padded(b, [], "constant"))
+
+
+_pads()
+
+EPS = (1e-5, 1e-3, 0.5)
+
+
+@draws(aten.native_group_norm.default)
+def _group_norm(b):
+    b.stem() if b.chance(0.5) else b.begin()
+    c, eps = b.channels, b.pick(*EPS)
+    groups = b.pick(1, 2, c)
+    if b.chance(0.5):
+        b.layer(f"nn.GroupNorm({groups}, {c}, {eps}, {b.pick(True, False)})")
+    else:
+        b.do(f"F.group_norm(y, {groups}, {b.maybe(c)}, {b.maybe(c)}, {eps})")
+    b.tail()
+
+
+def batch_norm(b, training):
+    """A batch norm as a module, or as a function of what the model has."""
+    # Python reads how many batches there were where a norm in training has none.
+    c, eps, momentum = b.channels, b.pick(*EPS), b.pick(0.1, 0.7, 0.0, 1.0, 0.3 if training else None)
+    b.model.train(training)
+    if b.chance(0.6):
+        options = f"eps={eps}, momentum={momentum}, affine={b.pick(True, False)}"
+        tracked = training is not None and b.chance(0.7)
+        b.layer(f"nn.BatchNorm{b.axes}d({c}, {options}, track_running_stats={tracked})")
+        b.model.layers[-1].train(training)
+        if tracked and b.chance(0.15):
+            name = f"own.layers[{len(b.model.layers) - 1}].running_{b.pick('mean', 'var')}"
+            b.do(b.pick(f"y + {name}.sum()", f"y * {name}[0]"))
+        return
+    for name in ("running_mean", "running_var"):
+        if not hasattr(b.model, name):
+            b.model.register_buffer(name, torch.ones(c, dtype=torch.float64))
+    running = "own.running_mean, own.running_var"
+    if training and b.chance(0.3):
+        running = "None, None"
+    momentum = 0.25 if momentum is None else momentum
+    b.do(f"F.batch_norm(y, {running}, {b.maybe(c)}, {b.maybe(c)}, {training}, {momentum}, {eps})")
+
+
+@draws(aten._native_batch_norm_legit_no_training.default)
+def _batch_norm(b):
+    b.stem() if b.chance(0.7) else b.begin()
+    batch_norm(b, False)
+    b.tail()
+
+
+@draws(aten._native_batch_norm_legit_functional.default)
+def _batch_norm_in_training(b):
+    b.batch = 3
+    b.begin()
+    if b.chance(0.6):
+        b.layer(f"nn.Conv{b.axes}d({b.channels}, 6, 2)")
+    batch_norm(b, True)
+    b.tail()
+
+
+def instance_norm(b):
+    c, eps = b.channels, b.pick(*EPS)
+    if b.chance(0.6):
+        options = f"eps={eps}, momentum={b.pick(0.1, 0.7)}, affine={b.pick(True, False)}"
+        b.layer(f"nn.InstanceNorm{b.axes}d({c}, {options}, track_running_stats={b.chance(0.2)})")
+        b.model.layers[-1].train(b.chance(0.5))
+    else:
+        b.do(f"F.instance_norm(y, weight={b.maybe(c)}, bias={b.maybe(c)}, eps={eps})")
+
+
+@draws(aten._native_batch_norm_legit.no_stats)
+def _norm_of_its_input(b):
+    b.batch = b.pick(1, 3)
+    b.stem() if b.chance(0.5) else b.begin()
+    if b.batch == 1 and b.chance(0.6):
+        instance_norm(b)
+    else:
+        c = b.channels
+        if b.chance(0.5):
+            b.layer(f"nn.BatchNorm{b.axes}d({c}, {b.pick(*EPS)}, None, {b.pick(True, False)}, False)")
+        else:
+            b.do(f"F.batch_norm(y, None, None, {b.maybe(c)}, {b.maybe(c)}, True, 0.3, {b.pick(*EPS)})")
+    b.tail()
+
+
+@draws(aten.view.default)
+def _view(b):
+    b.batch = b.pick(2, 3)
+    b.stem() if b.chance(0.5) else b.begin()
+    rank, kind = b.y.dim(), b.pick("norm", "norm", "softmax", "softmax", "view")
+    if kind == "norm":
+        instance_norm(b)
+    elif kind == "softmax":
+        first = b.rng.randrange(rank - 1)
+        last = b.rng.randrange(first, rank)
+        dim = b.pick(first, first, first - (rank - last + first), 0)
+        back = b.pick("y.shape", "y.shape", "-1, y.shape[-1]")
+        b.do(f"y.flatten({first}, {last}).{b.pick('softmax', 'log_softmax')}({dim}).view({back})")
+    else:
+        texts = ("y.reshape(-1, *y.shape[2:])", "y.reshape(1, -1, *y.shape[2:])", "y.reshape(y.shape[0], -1)")
+        b.do(b.pick(*texts, "F.layer_norm(y.flatten(1), y.flatten(1).shape[1:]).view(y.shape)"))
+        if b.y.dim() > 2 and b.y.shape[0] == 1:
+            c = b.channels
+            norms = (f"F.batch_norm(y, None, None, {b.maybe(c)}, {b.maybe(c)}, True)", "F.group_norm(y, 1)")
+            b.do(b.pick(*norms))
+    b.tail()
+
+
+@draws(aten.native_layer_norm.default)
+def _layer_norm(b):
+    b.stem() if b.chance(0.6) else b.begin()
+    shape = b.y.shape[-b.rng.randint(1, b.y.dim() - (not b.chance(0.1))) :]
+    shape, eps = tuple(shape), b.pick(*EPS)
+    if b.chance(0.6):
+        affine = f"{b.pick(True, False)}, bias={b.pick(True, False)}"
+        b.layer(f"nn.LayerNorm({shape}, {eps}, {affine})")
+    else:
+        b.do(f"F.layer_norm(y, {shape}, {b.maybe(*shape)}, {b.maybe(*shape)}, {eps})")
+    b.tail()
+
+
+NUMBERS = (0.5, 2, True, -1, 1, -0.75)
+
+
+def tensor(b) -> str:
+    """Another operand: a further input, an earlier value, a parameter, a constant, of whatever shape and type."""
+    c, ones = b.channels, [1] * b.axes
+    shapes = ([c, *ones], [c, *ones], [1, c, *ones], [], [1], [1, 1, *ones], [1, 1, 1, *ones])
+    others = ([b.y.shape[-1]], b.y.shape[1:], b.y.shape, [b.y.shape[0], c, *ones], [c])
+    kind = b.pick("input", "input", "value", "factor", "factor", "factor", "constant", "constant", "other")
+    if kind == "input":
+        return b.pick("r", "r", "r", "r[:1]", "r.double()", "r.half()", "(r > 0)", "(r * 4).int()")
+    if kind == "value":
+        return b.pick("y", "z", "z", "z.mean(-1, keepdim=True)")
+    if kind == "factor":
+        return b.factor(*b.pick(*shapes, b.pick(*others)))
+    if kind == "constant":
+        number = b.pick(*NUMBERS)
+        shape = b.pick("()", "(1,)", f"{(1,) * b.y.dim()}", f"{(c, *ones)}")
+        dtype = b.pick("torch.float32", "torch.float64", "y.dtype")
+        return b.pick(f"torch.tensor({number})", f"torch.full({shape}, {number}, dtype={dtype})", f"torch.tensor([{number}])")
+    return b.pick("torch.ones_like(y) * 2", "own.{0}.float()", "y.new_full((), 0.5)").format(b.factor(c, *ones)[4:])
+
+
+def arithmetic(b, name):
+    """Sums and products in all their forms."""
+    b.stem()
+    earlier = len(b.values) - 1
+    for text in range(b.pick(0, 0, 1, 2)):
+        b.do(b.pick("torch.tanh(y)", "F.relu(y)", "y * 0.5", "-y", "y.clone()"))
+    for _ in range(b.pick(1, 1, 2)):
+        other = str(b.pick(*NUMBERS)) if b.chance(0.4) else tensor(b)
+        if name == "div":
+            other = f"({other}).abs() + 1" if "own" not in other and not other[0] in "T-0123456789t" else other
+        alpha = b.pick("", "", ", alpha=2", ", alpha=-0.5", ", alpha=0", ", alpha=1")
+        alpha = alpha if name in ("add", "sub", "rsub") else ""
+        is_tensor = any(one in other for one in ("own", "torch", "y", "z", "r["))
+        is_tensor = is_tensor or other.strip("()").startswith("r")
+        forms = [f"torch.{name}(y, {other}{alpha})"]
+        if name != "rsub":
+            forms += [f"y.{name}({other}{alpha})", f"y.{name}_({other}{alpha})", f"torch.{name}(y, {other}{alpha}, out=y.clone())"]
+            sign = {"add": "+", "sub": "-", "mul": "*", "div": "/"}[name]
+            forms += [f"y {sign} ({other})", f"operator.i{name.replace('div', 'truediv')}(y, {other})"]
+            forms += [f"({other}) {sign} y"] if name != "div" else [f"({other}) / (y.abs() + 1)"]
+        if is_tensor and name != "div":
+            forms += [f"torch.{name}({other}, y{alpha})"] * 3
+        b.do(b.pick(*forms), earlier)
+    b.tail()
+
+
+for _name in ("add", "sub", "rsub", "mul", "div"):
+    draws(getattr(aten, _name).Tensor)(lambda b, name=_name: arithmetic(b, name))
+
+
+def scalar(b, name):
+    """The overloads for numbers, which PyTorch's own functions do not call."""
+    b.stem()
+    alpha = f", {b.pick(1, 2, -0.5, 0)}" if name in ("add", "sub", "rsub") and b.chance(0.7) else ""
+    b.do(f"torch.ops.aten.{name}.Scalar(y, {b.pick(*NUMBERS)}{alpha})")
+    b.tail()
+
+
+for _name in ("add", "sub", "rsub", "mul", "div"):
+    draws(getattr(aten, _name).Scalar)(lambda b, name=_name: scalar(b, name))
+
+
+def limit(b, name):
+    b.stem()
+    earlier = len(b.values) - 1
+    other = tensor(b) if b.chance(0.4) else f"torch.tensor({b.pick(*NUMBERS)})"
+    short = name[:3]
+    forms = (f"torch.{name}(y, {other})", f"torch.{name}({other}, y)", f"torch.{short}(y, {other})", f"y.{short}({other})")
+    b.do(b.pick(*forms), earlier)
+    b.tail()
+
+
+draws(aten.minimum.default)(lambda b: limit(b, "minimum"))
+draws(aten.maximum.default)(lambda b: limit(b, "maximum"))
+
+
+@draws(aten.neg.default)
+def _neg(b):
+    b.stem()
+    b.do(b.pick("-y", "torch.neg(y)", "y.neg_()", "y.neg().neg()"))
+    b.tail()
+
+
+@draws(aten._prelu_kernel.default)
+def _prelu(b):
+    b.stem()
+    c = b.channels
+    if b.chance(0.5):
+        b.layer(f"nn.PReLU({b.pick(1, c)}, init={b.pick(0.25, -0.5)})")
+    else:
+        slopes = b.pick(b.factor(c), b.factor(1), b.factor(), "y.flatten()[:1]", f"{b.factor(2 * c)}[::2]")
+        b.do(f"F.prelu(y, {slopes})")
+    b.tail()
+
+
+@draws(aten._to_copy.default)
+def _conversion(b):
+    b.stem()
+    types = ("double()", "half()", "bfloat16()", "float()")
+    formats = ("torch.contiguous_format", "torch.channels_last" if b.axes == 2 else "torch.preserve_format")
+    texts = [f"y.{one}" for one in types] + [f"y.to(torch.float32, memory_format={one})" for one in formats]
+    b.do(b.pick(*texts, "y.to(y.dtype, copy=True)", "torch.tanh(y.float())", "y.float().to(r.dtype)"))
+    if b.chance(0.5):
+        b.do(b.pick("y.to(r.dtype)", "F.relu(y).to(r.dtype)"))
+    b.tail()
+
+
+@draws(aten.clone.default)
+def _clone(b):
+    b.stem()
+    last = "torch.channels_last" if b.axes == 2 else "torch.channels_last_3d" if b.axes == 3 else "torch.preserve_format"
+    order = b.pick("torch.preserve_format", "torch.contiguous_format", last)
+    b.do(b.pick("y.clone()", f"y.clone(memory_format={order})", "y.contiguous()", f"y.contiguous(memory_format={order})"))
+    b.do(b.pick("torch.amax(y, 1)", "F.relu(y)", "y.add_(1)", "y * 2"))
+    b.tail()
+
+
+def function(*forms):
+    """A function of single values, in these forms."""
+
+    def draw(b):
+        b.begin() if b.chance(0.15) else b.stem()
+        text = b.pick(*forms)
+        b.do(text(b) if callable(text) else text)
+        if b.chance(0.3):
+            b.layer(f"nn.Conv{b.axes}d({b.channels}, 4, 1)")
+        b.tail()
+
+    return draw
+
+
+def plain(name, module):
+    """Forms of a function without attributes."""
+    forms = [f"F.{name}(y)", f"nn.{module}()(y)"]
+    if name not in ("sigmoid", "tanh"):
+        return function(*forms, f"F.{name}(y, inplace=True)", f"nn.{module}(inplace=True)(y)")
+    return function(*forms, f"torch.{name}(y)", f"y.{name}_()", f"torch.{name}(y, out=y.clone())")
+
+
+for _name, _module in {
+    **{"relu": "ReLU", "silu": "SiLU", "sigmoid": "Sigmoid", "tanh": "Tanh", "hardswish": "Hardswish"},
+    **{"hardsigmoid": "Hardsigmoid", "mish": "Mish"},
+}.items():
+    draws(getattr(aten, _name).default)(plain(_name, _module))
+
+SLOPES = (0.01, 0.3, -0.5, 0, 1, 2, True)
+
+
+def leaky_relu(b):
+    return f"F.leaky_relu(y{b.option(negative_slope=SLOPES, inplace=(True, False))})"
+
+
+def softplus(b):
+    return f"F.softplus(y{b.option(beta=(1, 2.0, 0.5), threshold=(20, 0.25, 1.5))})"
+
+
+def elu(b):
+    scales = f"torch.ops.aten.elu(y, {b.pick(1, 0.5)}, {b.pick(1, 2)}, {b.pick(1, 0.5)})"
+    return b.pick(f"F.elu(y{b.option(alpha=(1.0, 0.5, 2, 0.0), inplace=(True, False))})", "F.selu(y)", "F.celu(y, 0.5)", scales)
+
+
+def hardtanh(b):
+    text = f"F.hardtanh(y{b.option(min_val=(-0.75, -2, 0), max_val=(0.5, 1, 3), inplace=(True, False))})"
+    return b.pick(text, text, "F.relu6(y)", "F.relu6(y, inplace=True)")
+
+
+def clamp(b):
+    low, high = b.pick("None", -0.5, 0, 0.5, 1), b.pick(-0.25, 0.75, 1, True)
+    texts = (f"torch.clamp(y, {low}, {high})", f"y.clamp_(min={low}, max={high})", f"y.clip(max={high})", f"y.clamp({high})")
+    return b.pick(*texts, f"torch.clamp(y, {low}, {high}, out=y.clone())", "torch.clamp(y, max=y.size(1) * 0.1)")
+
+
+def bound(b):
+    return b.pick("torch.tensor(-0.25)", "torch.full((), 0.5)", "torch.full((1,), 0.5)", "own.bound", "y.mean()", "r", "torch.tensor(0)")
+
+
+def clamp_with_tensors(b):
+    b.model.register_buffer("bound", torch.tensor(0.25, dtype=torch.float64))
+    low, high = bound(b), bound(b)
+    return b.pick(f"torch.clamp(y, {low}, {high})", f"y.clamp({low})", f"torch.clamp(y, max={high})", f"torch.clamp(r, y, {high})")
+
+
+def clamp_one(side):
+    def draw(b):
+        b.model.register_buffer("bound", torch.tensor(0.25, dtype=torch.float64))
+        number, other = b.pick(*NUMBERS), bound(b)
+        forms = (f"torch.clamp_{side}(y, {number})", f"y.clamp_{side}_({number})")
+        return b.pick(*forms), b.pick(f"torch.clamp_{side}(y, {other})", f"torch.clamp_{side}_(y, {other})")
+
+    return draw
+
+
+draws(aten.leaky_relu.default)(function(leaky_relu))
+draws(aten.softplus.default)(function(softplus))
+draws(aten.elu.default)(function(elu))
+draws(aten.hardtanh.default)(function(hardtanh))
+draws(aten.clamp.default)(function(clamp))
+draws(aten.clamp.Tensor)(function(clamp_with_tensors))
+for _side in ("min", "max"):
+    draws(getattr(aten, f"clamp_{_side}").default)(function(lambda b, d=clamp_one(_side): d(b)[0]))
+    draws(getattr(aten, f"clamp_{_side}").Tensor)(function(lambda b, d=clamp_one(_side): d(b)[1]))
+draws(aten.gelu.default)(function("F.gelu(y)", "F.gelu(y, approximate='tanh')", "nn.GELU('tanh')(y)", "nn.GELU()(y)"))
+
+
+def pool(b, axes, kind):
+    b.stem(axes) if b.chance(0.8) else b.begin(axes)
+    options = {"stride": (None, 1, 2, b.each(1, 2, 3)), "padding": (0, 1, b.each(0, 1)), "ceil_mode": (True, False)}
+    if kind == "max":
+        options["dilation"] = (1, 2, b.each(1, 2))
+    else:
+        options |= {"count_include_pad": (True, False), "divisor_override": (None, 3, 1)}
+    text = f"F.{kind}_pool{axes}d(y, {b.each(2, 3)}{b.option(**options)}"
+    if kind == "max" and b.chance(0.2):
+        b.do(f"{text}, return_indices=True)[{b.pick(0, 0, 1)}]")
+        b.do("y.to(r.dtype)" if b.chance(0.9) else "y * 1.0")
+    else:
+        b.do(f"{text})")
+    b.tail()
+
+
+for _axes in (2, 3):
+    draws(getattr(aten, f"max_pool{_axes}d_with_indices").default)(lambda b, axes=_axes: pool(b, axes, "max"))
+    draws(getattr(aten, f"avg_pool{_axes}d").default)(lambda b, axes=_axes: pool(b, axes, "avg"))
+
+
+def adaptive(b, axes):
+    b.stem(axes)
+    size = b.pick(1, 1, (1,) * axes, 2, (1, *[2] * (axes - 1)), (None, *[1] * (axes - 1)))
+    # PyTorch's own function gives a size of 1 to a mean.
+    operator = f"torch.ops.aten._adaptive_avg_pool{axes}d(y, {[b.pick(1, 1, 2)] * axes})"
+    b.do(b.pick(operator, f"F.adaptive_avg_pool{axes}d(y, {size})"))
+    b.tail()
+
+
+for _axes in (2, 3):
+    draws(getattr(aten, f"_adaptive_avg_pool{_axes}d").default)(lambda b, axes=_axes: adaptive(b, axes))
+
+
+def dims(b, several=True) -> str:
+    """Some axes, or one, counted from the end at times; the batch among them rarely."""
+    rank = b.y.dim()
+    some = b.rng.sample(range(0 if b.chance(0.1) else 1, rank), b.rng.randint(1, rank - 1))
+    some = [one - rank if b.chance(0.4) else one for one in some]
+    one = b.pick(some[0], some[0] % rank)
+    return str(b.pick(tuple(some), some, [one], one) if several else one)
+
+
+def reduction(name, several=True, **options):
+    def draw(b):
+        b.stem()
+        dim = dims(b, several)
+        if several and b.chance(0.15):
+            dim = b.pick(str(list(range(2, b.y.dim()))), "()" if name in ("mean", "sum") else dim)
+        text = f"(y, dim={dim}{b.option(keepdim=(True, False), **options)})"
+        kinds = ("", ".values", "[0]") if not several else ("",)
+        index = ".indices.to(r.dtype)" if not several and b.chance(0.15) else b.pick(*kinds[1:] or kinds)
+        b.do(f"torch.{name}{text}{index}")
+        if b.chance(0.3) and b.y.dim() > 1:
+            b.do(b.pick("torch.sum(y, -1)", "torch.amax(y, 1, True)", "y * 0.5", f"y + {b.factor(b.y.shape[-1])}"))
+        elif b.chance(0.3):
+            b.tail()
+
+    return draw
+
+
+TYPED = {"dtype": (None, torch.float32, torch.float64)}
+draws(aten.amax.default)(reduction("amax"))
+draws(aten.amin.default)(reduction("amin"))
+draws(aten.max.dim)(reduction("max", several=False))
+draws(aten.min.dim)(reduction("min", several=False))
+draws(aten.sum.dim_IntList)(reduction("sum", **TYPED))
+draws(aten.mean.dim)(reduction("mean", **TYPED))
+draws(aten.logsumexp.default)(reduction("logsumexp"))
+
+
+def softmax(name):
+    def draw(b):
+        b.begin() if b.chance(0.3) else b.stem()
+        b.do(f"F.{name}(y, {dims(b, False)}{b.option(**TYPED)})")
+        b.tail()
+
+    return draw
+
+
+draws(aten._softmax.default)(softmax("softmax"))
+draws(aten._log_softmax.default)(softmax("log_softmax"))
