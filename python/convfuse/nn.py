@@ -51,6 +51,8 @@ class ChainModule(nn.Module):
     _parsed: Parsed
     _precision: Precision
     _paths: tuple[tuple[str, str], ...]
+    _counting: tuple[str, ...] = ()
+    """Batch norms in training, which count their batches."""
 
     def _set_chain(
         self, chain: str, paths: Mapping[str, str] | None = None, precision: Precision = "auto"
@@ -71,6 +73,8 @@ class ChainModule(nn.Module):
         self._chain, self._paths, self._precision = chain, tuple(places), precision
         # Kept, since compilers do not know what makes it.
         self._parsed = parsed(chain)
+        norms = (one for operator, one in self._parsed.layers if operator == "batch_norm")
+        self._counting = tuple(one["name"] for one in norms if one.get("training"))
 
     @property
     def chain(self) -> str:
@@ -122,6 +126,10 @@ class ChainModule(nn.Module):
         parameters = self.chain_parameters()
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"convfuse: the input is of {type(x).__name__}, must be a torch.Tensor")
+        for name in self._counting:
+            count = self.get_submodule(name)._buffers.get("num_batches_tracked")
+            if count is not None:
+                count.add_(1)
         if _is_left_to_pytorch([x, *inputs, *parameters]):
             return evaluate(self._parsed, x, parameters, inputs)
         precision = self._precision
