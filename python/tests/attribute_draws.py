@@ -81,8 +81,10 @@ class Branch:
         self.model.register_parameter(name, nn.Parameter(torch.ones(shape, dtype=torch.float64)))
         return f"own.{name}"
 
-    def maybe(self, *shape: int) -> str:
-        return self.factor(*shape) if self.chance(0.7) else "None"
+    def affine(self, *shape: int) -> str:
+        """Weight and bias of a norm, if there are: both of a wider type at times."""
+        wide = self.pick("", "", "", ".to(torch.promote_types(y.dtype, torch.float32))")
+        return ", ".join(self.factor(*shape) + wide if self.chance(0.7) else "None" for _ in range(2))
 
     def stem(self, *axes: int) -> None:
         """What a region begins with."""
@@ -104,11 +106,13 @@ class Branch:
 
 
 DRAWS: dict[torch._ops.OpOverload, Callable[[Branch], None]] = {}
+COUNTS: dict[torch._ops.OpOverload, int] = {}
+"""How many draws are made of a row: more where it has more conditions."""
 
 
-def draws(*targets):
+def draws(target, count=5):
     def add(draw):
-        DRAWS.update(dict.fromkeys(targets, draw))
+        DRAWS[target], COUNTS[target] = draw, count
         return draw
 
     return add
@@ -131,11 +135,15 @@ def convolution(b: Branch, transposed: bool | None = None, **fixed) -> str:
     return f"nn.Conv{n}d({common}, stride={stride}, padding={padding}, padding_mode='{mode}')"
 
 
-@draws(aten.convolution.default)
+@draws(aten.convolution.default, 24)
 def _convolution(b):
     b.begin()
     if b.chance(0.3):
         b.layer(f"nn.GroupNorm(2, {b.channels})")
+    if b.chance(0.1):
+        weight = b.factor(4, b.channels, *[1] * b.axes)
+        b.do(f"F.conv{b.axes}d(y.bfloat16(), {weight}.bfloat16()).to(r.dtype)")
+        return
     b.layer(convolution(b))
     if b.chance(0.2):
         b.layer(convolution(b))
@@ -173,8 +181,8 @@ def _pads():
     for mode, name in kinds.items():
         for axes in (1, 2, 3):
             target = getattr(aten, f"{name}_pad{axes}d").default
-            draws(target)(lambda b, axes=axes, mode=mode: padded(b, [axes], mode))
-    draws(aten.constant_pad_nd.default)(lambda b: padded(b, [], "constant"))
+            draws(target, 7)(lambda b, axes=axes, mode=mode: padded(b, [axes], mode))
+    draws(aten.constant_pad_nd.default, 20)(lambda b: padded(b, [], "constant"))
 
 
 _pads()
@@ -182,7 +190,7 @@ _pads()
 EPS = (1e-5, 1e-3, 0.5)
 
 
-@draws(aten.native_group_norm.default)
+@draws(aten.native_group_norm.default, 14)
 def _group_norm(b):
     b.stem() if b.chance(0.5) else b.begin()
     c, eps = b.channels, b.pick(*EPS)
@@ -190,7 +198,7 @@ def _group_norm(b):
     if b.chance(0.5):
         b.layer(f"nn.GroupNorm({groups}, {c}, {eps}, {b.pick(True, False)})")
     else:
-        b.do(f"F.group_norm(y, {groups}, {b.maybe(c)}, {b.maybe(c)}, {eps})")
+        b.do(f"F.group_norm(y, {groups}, {b.affine(c)}, {eps})")
     b.tail()
 
 
@@ -204,28 +212,34 @@ def batch_norm(b, training):
         tracked = training is not None and b.chance(0.7)
         b.layer(f"nn.BatchNorm{b.axes}d({c}, {options}, track_running_stats={tracked})")
         b.model.layers[-1].train(training)
-        if tracked and b.chance(0.15):
+        if tracked and b.chance(0.25):
             name = f"own.layers[{len(b.model.layers) - 1}].running_{b.pick('mean', 'var')}"
             b.do(b.pick(f"y + {name}.sum()", f"y * {name}[0]"))
         return
     for name in ("running_mean", "running_var"):
         if not hasattr(b.model, name):
             b.model.register_buffer(name, torch.ones(c, dtype=torch.float64))
-    running = "own.running_mean, own.running_var"
+    running = b.pick(*["own.running_mean, own.running_var"] * 4, "own.running_mean[:], own.running_var")
+    if b.chance(0.15):
+        b.do("y + own.running_var[0]")
     if training and b.chance(0.3):
         running = "None, None"
     momentum = 0.25 if momentum is None else momentum
-    b.do(f"F.batch_norm(y, {running}, {b.maybe(c)}, {b.maybe(c)}, {training}, {momentum}, {eps})")
+    if training and b.chance(0.4):
+        text = f"torch.native_batch_norm(y, {b.factor(c)}, {b.factor(c)}, {running}, True, {momentum}, {eps})"
+        b.do(f"{text}{b.pick('[0]', '[1]')}")
+        return
+    b.do(f"F.batch_norm(y, {running}, {b.affine(c)}, {training}, {momentum}, {eps})")
 
 
-@draws(aten._native_batch_norm_legit_no_training.default)
+@draws(aten._native_batch_norm_legit_no_training.default, 14)
 def _batch_norm(b):
     b.stem() if b.chance(0.7) else b.begin()
     batch_norm(b, False)
     b.tail()
 
 
-@draws(aten._native_batch_norm_legit_functional.default)
+@draws(aten._native_batch_norm_legit_functional.default, 16)
 def _batch_norm_in_training(b):
     b.batch = 3
     b.begin()
@@ -242,10 +256,10 @@ def instance_norm(b):
         b.layer(f"nn.InstanceNorm{b.axes}d({c}, {options}, track_running_stats={b.chance(0.2)})")
         b.model.layers[-1].train(b.chance(0.5))
     else:
-        b.do(f"F.instance_norm(y, weight={b.maybe(c)}, bias={b.maybe(c)}, eps={eps})")
+        b.do(f"F.instance_norm(y, None, None, {b.affine(c)}, eps={eps})")
 
 
-@draws(aten._native_batch_norm_legit.no_stats)
+@draws(aten._native_batch_norm_legit.no_stats, 12)
 def _norm_of_its_input(b):
     b.batch = b.pick(1, 3)
     b.stem() if b.chance(0.5) else b.begin()
@@ -256,43 +270,48 @@ def _norm_of_its_input(b):
         if b.chance(0.5):
             b.layer(f"nn.BatchNorm{b.axes}d({c}, {b.pick(*EPS)}, None, {b.pick(True, False)}, False)")
         else:
-            b.do(f"F.batch_norm(y, None, None, {b.maybe(c)}, {b.maybe(c)}, True, 0.3, {b.pick(*EPS)})")
+            b.do(f"F.batch_norm(y, None, None, {b.affine(c)}, True, 0.3, {b.pick(*EPS)})")
     b.tail()
 
 
-@draws(aten.view.default)
+@draws(aten.view.default, 36)
 def _view(b):
     b.batch = b.pick(2, 3)
     b.stem() if b.chance(0.5) else b.begin()
-    rank, kind = b.y.dim(), b.pick("norm", "norm", "softmax", "softmax", "view")
+    rank, kind = b.y.dim(), b.pick("norm", "norm", "softmax", "softmax", "view", "view")
     if kind == "norm":
         instance_norm(b)
     elif kind == "softmax":
         first = b.rng.randrange(rank - 1)
         last = b.rng.randrange(first, rank)
-        dim = b.pick(first, first, first - (rank - last + first), 0)
+        left = rank - (last - first)
+        dim = b.pick(first, first, b.rng.randrange(-left, left))
         back = b.pick("y.shape", "y.shape", "-1, y.shape[-1]")
         b.do(f"y.flatten({first}, {last}).{b.pick('softmax', 'log_softmax')}({dim}).view({back})")
     else:
-        texts = ("y.reshape(-1, *y.shape[2:])", "y.reshape(1, -1, *y.shape[2:])", "y.reshape(y.shape[0], -1)")
+        one = "y.reshape(1, -1, *y.shape[2:])"
+        texts = ("y.reshape(-1, *y.shape[2:])", one, one, one, "y.reshape(1, y.shape[0], -1)")
         b.do(b.pick(*texts, "F.layer_norm(y.flatten(1), y.flatten(1).shape[1:]).view(y.shape)"))
         if b.y.dim() > 2 and b.y.shape[0] == 1:
-            c = b.channels
-            norms = (f"F.batch_norm(y, None, None, {b.maybe(c)}, {b.maybe(c)}, True)", "F.group_norm(y, 1)")
-            b.do(b.pick(*norms))
+            c, shape = b.y.shape[1], b.values[-2].shape
+            norm = f"F.batch_norm(y, None, None, {b.affine(c)}, True)"
+            back = b.pick(f".view({tuple(shape)})", f".view({tuple(shape)})", ".view(-1, *y.shape[3:])", "")
+            b.do(b.pick(norm, norm, "F.group_norm(y, 1)") + back)
     b.tail()
 
 
-@draws(aten.native_layer_norm.default)
+@draws(aten.native_layer_norm.default, 16)
 def _layer_norm(b):
     b.stem() if b.chance(0.6) else b.begin()
-    shape = b.y.shape[-b.rng.randint(1, b.y.dim() - (not b.chance(0.1))) :]
-    shape, eps = tuple(shape), b.pick(*EPS)
+    if b.chance(0.15):
+        b.do(b.pick("y.flatten(1)", "y.amax(1)"))
+    first = 0 if b.chance(0.15) else b.rng.randrange(1, b.y.dim())
+    shape, eps = tuple(b.y.shape[first:]), b.pick(*EPS)
     if b.chance(0.6):
         affine = f"{b.pick(True, False)}, bias={b.pick(True, False)}"
         b.layer(f"nn.LayerNorm({shape}, {eps}, {affine})")
     else:
-        b.do(f"F.layer_norm(y, {shape}, {b.maybe(*shape)}, {b.maybe(*shape)}, {eps})")
+        b.do(f"F.layer_norm(y, {shape}, {b.affine(*shape)}, {eps})")
     b.tail()
 
 
@@ -303,7 +322,7 @@ def tensor(b) -> str:
     """Another operand: a further input, an earlier value, a parameter, a constant, of whatever shape and type."""
     c, ones = b.channels, [1] * b.axes
     shapes = ([c, *ones], [c, *ones], [1, c, *ones], [], [1], [1, 1, *ones], [1, 1, 1, *ones])
-    others = ([b.y.shape[-1]], b.y.shape[1:], b.y.shape, [b.y.shape[0], c, *ones], [c])
+    others = ([b.y.shape[-1]], b.y.shape[1:], b.y.shape, [b.y.shape[0], c, *ones], [c], [2, *[1] * b.y.dim()])
     kind = b.pick("input", "input", "value", "factor", "factor", "factor", "constant", "constant", "other")
     if kind == "input":
         return b.pick("r", "r", "r", "r[:1]", "r.double()", "r.half()", "(r > 0)", "(r * 4).int()")
@@ -315,15 +334,33 @@ def tensor(b) -> str:
         number = b.pick(*NUMBERS)
         shape = b.pick("()", "(1,)", f"{(1,) * b.y.dim()}", f"{(c, *ones)}")
         dtype = b.pick("torch.float32", "torch.float64", "y.dtype")
-        return b.pick(f"torch.tensor({number})", f"torch.full({shape}, {number}, dtype={dtype})", f"torch.tensor([{number}])")
+        each, last = f"torch.tensor({[number] * c}).view({[c, *ones]})", f"torch.tensor({[number] * b.y.shape[-1]})"
+        return b.pick(f"torch.tensor({number})", f"torch.full({shape}, {number}, dtype={dtype})", f"torch.tensor([{number}])", each, last)
     return b.pick("torch.ones_like(y) * 2", "own.{0}.float()", "y.new_full((), 0.5)").format(b.factor(c, *ones)[4:])
+
+
+def gated(b):
+    """A value times a function of it, as layers are written in parts, and nearly so."""
+    three, six, low = b.pick(3, 3, 3.0, 2), b.pick(6, 6, 5), b.pick(0, 0, -1)
+    sixth = b.pick(f" / {six}", " * (1 / 6)")
+    softplus = b.pick("F.softplus(y)", "F.softplus(y)", "F.softplus(y, 2)", "F.softplus(y, 1, 10)", "F.softplus(y, 1.0, 20.0)")
+    functions = ["torch.sigmoid(y)", "F.hardsigmoid(y)", f"torch.tanh({softplus})", "torch.tanh(y)", "y"]
+    functions += [f"torch.clamp(y + {three}, {low}, 6){sixth}", f"torch.clamp((y + {three}){sixth}, {low}, 1)"]
+    function = b.pick(*functions, *functions[2:3], *functions[5:], *functions[5:])
+    forms = (f"y * {function}", f"{function} * y", f"y.mul({function})", f"y * torch.clamp(y + {three}, 0, {six}){sixth}")
+    more = ("y * (s := torch.sigmoid(y)) + s", f"y * torch.sigmoid(y) {b.pick('+', '*')} y")
+    b.do(b.pick(*forms, f"(y * torch.clamp(y + 3, 0, 6)){sixth}", *more))
+    b.tail()
 
 
 def arithmetic(b, name):
     """Sums and products in all their forms."""
     b.stem()
+    if name == "mul" and b.chance(0.4):
+        gated(b)
+        return
     earlier = len(b.values) - 1
-    for text in range(b.pick(0, 0, 1, 2)):
+    for _ in range(b.pick(0, 0, 1, 2)):
         b.do(b.pick("torch.tanh(y)", "F.relu(y)", "y * 0.5", "-y", "y.clone()"))
     for _ in range(b.pick(1, 1, 2)):
         other = str(b.pick(*NUMBERS)) if b.chance(0.4) else tensor(b)
@@ -335,10 +372,10 @@ def arithmetic(b, name):
         is_tensor = is_tensor or other.strip("()").startswith("r")
         forms = [f"torch.{name}(y, {other}{alpha})"]
         if name != "rsub":
-            forms += [f"y.{name}({other}{alpha})", f"y.{name}_({other}{alpha})", f"torch.{name}(y, {other}{alpha}, out=y.clone())"]
+            forms += [f"y.{name}({other}{alpha})", f"y.{name}_({other}{alpha})", f"torch.{name}(y, {other}{alpha}, out=y.new_empty(y.shape))"]
             sign = {"add": "+", "sub": "-", "mul": "*", "div": "/"}[name]
             forms += [f"y {sign} ({other})", f"operator.i{name.replace('div', 'truediv')}(y, {other})"]
-            forms += [f"({other}) {sign} y"] if name != "div" else [f"({other}) / (y.abs() + 1)"]
+            forms += [f"({other}) {sign} y"] if name != "div" else [f"({other}) / (torch.sigmoid(y) + 1)"]
         if is_tensor and name != "div":
             forms += [f"torch.{name}({other}, y{alpha})"] * 3
         b.do(b.pick(*forms), earlier)
@@ -346,7 +383,7 @@ def arithmetic(b, name):
 
 
 for _name in ("add", "sub", "rsub", "mul", "div"):
-    draws(getattr(aten, _name).Tensor)(lambda b, name=_name: arithmetic(b, name))
+    draws(getattr(aten, _name).Tensor, 22)(lambda b, name=_name: arithmetic(b, name))
 
 
 def scalar(b, name):
@@ -371,8 +408,8 @@ def limit(b, name):
     b.tail()
 
 
-draws(aten.minimum.default)(lambda b: limit(b, "minimum"))
-draws(aten.maximum.default)(lambda b: limit(b, "maximum"))
+draws(aten.minimum.default, 8)(lambda b: limit(b, "minimum"))
+draws(aten.maximum.default, 8)(lambda b: limit(b, "maximum"))
 
 
 @draws(aten.neg.default)
@@ -382,7 +419,7 @@ def _neg(b):
     b.tail()
 
 
-@draws(aten._prelu_kernel.default)
+@draws(aten._prelu_kernel.default, 10)
 def _prelu(b):
     b.stem()
     c = b.channels
@@ -394,25 +431,27 @@ def _prelu(b):
     b.tail()
 
 
-@draws(aten._to_copy.default)
+@draws(aten._to_copy.default, 10)
 def _conversion(b):
     b.stem()
     types = ("double()", "half()", "bfloat16()", "float()")
     formats = ("torch.contiguous_format", "torch.channels_last" if b.axes == 2 else "torch.preserve_format")
     texts = [f"y.{one}" for one in types] + [f"y.to(torch.float32, memory_format={one})" for one in formats]
     b.do(b.pick(*texts, "y.to(y.dtype, copy=True)", "torch.tanh(y.float())", "y.float().to(r.dtype)"))
-    if b.chance(0.5):
+    if b.chance(0.3):
+        b.do(f"y.float() {b.pick('+', '*')} {b.factor(b.channels, *[1] * b.axes)}.float()")
+    if b.chance(0.6):
         b.do(b.pick("y.to(r.dtype)", "F.relu(y).to(r.dtype)"))
     b.tail()
 
 
-@draws(aten.clone.default)
+@draws(aten.clone.default, 14)
 def _clone(b):
     b.stem()
     last = "torch.channels_last" if b.axes == 2 else "torch.channels_last_3d" if b.axes == 3 else "torch.preserve_format"
     order = b.pick("torch.preserve_format", "torch.contiguous_format", last)
     b.do(b.pick("y.clone()", f"y.clone(memory_format={order})", "y.contiguous()", f"y.contiguous(memory_format={order})"))
-    b.do(b.pick("torch.amax(y, 1)", "F.relu(y)", "y.add_(1)", "y * 2"))
+    b.do(b.pick("torch.amax(y, 1)", "torch.amax(y, 1)", "y.mean(-1)", "F.relu(y)", "y.add_(1)"))
     b.tail()
 
 
@@ -435,7 +474,7 @@ def plain(name, module):
     forms = [f"F.{name}(y)", f"nn.{module}()(y)"]
     if name not in ("sigmoid", "tanh"):
         return function(*forms, f"F.{name}(y, inplace=True)", f"nn.{module}(inplace=True)(y)")
-    return function(*forms, f"torch.{name}(y)", f"y.{name}_()", f"torch.{name}(y, out=y.clone())")
+    return function(*forms, f"torch.{name}(y)", f"y.{name}_()", f"torch.{name}(y, out=y.new_empty(y.shape))")
 
 
 for _name, _module in {
@@ -468,7 +507,7 @@ def hardtanh(b):
 def clamp(b):
     low, high = b.pick("None", -0.5, 0, 0.5, 1), b.pick(-0.25, 0.75, 1, True)
     texts = (f"torch.clamp(y, {low}, {high})", f"y.clamp_(min={low}, max={high})", f"y.clip(max={high})", f"y.clamp({high})")
-    return b.pick(*texts, f"torch.clamp(y, {low}, {high}, out=y.clone())", "torch.clamp(y, max=y.size(1) * 0.1)")
+    return b.pick(*texts, f"torch.clamp(y, {low}, {high}, out=y.new_empty(y.shape))", "torch.clamp(y, max=y.size(1) * 0.1)")
 
 
 def bound(b):
@@ -491,12 +530,12 @@ def clamp_one(side):
     return draw
 
 
-draws(aten.leaky_relu.default)(function(leaky_relu))
-draws(aten.softplus.default)(function(softplus))
-draws(aten.elu.default)(function(elu))
+draws(aten.leaky_relu.default, 6)(function(leaky_relu))
+draws(aten.softplus.default, 6)(function(softplus))
+draws(aten.elu.default, 7)(function(elu))
 draws(aten.hardtanh.default)(function(hardtanh))
-draws(aten.clamp.default)(function(clamp))
-draws(aten.clamp.Tensor)(function(clamp_with_tensors))
+draws(aten.clamp.default, 10)(function(clamp))
+draws(aten.clamp.Tensor, 12)(function(clamp_with_tensors))
 for _side in ("min", "max"):
     draws(getattr(aten, f"clamp_{_side}").default)(function(lambda b, d=clamp_one(_side): d(b)[0]))
     draws(getattr(aten, f"clamp_{_side}").Tensor)(function(lambda b, d=clamp_one(_side): d(b)[1]))
@@ -520,8 +559,8 @@ def pool(b, axes, kind):
 
 
 for _axes in (2, 3):
-    draws(getattr(aten, f"max_pool{_axes}d_with_indices").default)(lambda b, axes=_axes: pool(b, axes, "max"))
-    draws(getattr(aten, f"avg_pool{_axes}d").default)(lambda b, axes=_axes: pool(b, axes, "avg"))
+    draws(getattr(aten, f"max_pool{_axes}d_with_indices").default, 9)(lambda b, axes=_axes: pool(b, axes, "max"))
+    draws(getattr(aten, f"avg_pool{_axes}d").default, 9)(lambda b, axes=_axes: pool(b, axes, "avg"))
 
 
 def adaptive(b, axes):
@@ -556,8 +595,10 @@ def reduction(name, several=True, **options):
         kinds = ("", ".values", "[0]") if not several else ("",)
         index = ".indices.to(r.dtype)" if not several and b.chance(0.15) else b.pick(*kinds[1:] or kinds)
         b.do(f"torch.{name}{text}{index}")
-        if b.chance(0.3) and b.y.dim() > 1:
-            b.do(b.pick("torch.sum(y, -1)", "torch.amax(y, 1, True)", "y * 0.5", f"y + {b.factor(b.y.shape[-1])}"))
+        if b.chance(0.4) and b.y.dim() > 1:
+            each = b.factor(*b.pick([b.y.shape[1], *[1] * (b.y.dim() - 2)], [b.y.shape[-1]]))
+            forms = ("torch.sum(y, -1)", "torch.amax(y, 1, True)", "y * 0.5", f"y + {each}", f"y * {each}")
+            b.do(b.pick(*forms, f"F.prelu(y, {each}[:1].flatten())"))
         elif b.chance(0.3):
             b.tail()
 
@@ -565,12 +606,12 @@ def reduction(name, several=True, **options):
 
 
 TYPED = {"dtype": (None, torch.float32, torch.float64)}
-draws(aten.amax.default)(reduction("amax"))
+draws(aten.amax.default, 8)(reduction("amax"))
 draws(aten.amin.default)(reduction("amin"))
-draws(aten.max.dim)(reduction("max", several=False))
+draws(aten.max.dim, 8)(reduction("max", several=False))
 draws(aten.min.dim)(reduction("min", several=False))
-draws(aten.sum.dim_IntList)(reduction("sum", **TYPED))
-draws(aten.mean.dim)(reduction("mean", **TYPED))
+draws(aten.sum.dim_IntList, 8)(reduction("sum", **TYPED))
+draws(aten.mean.dim, 14)(reduction("mean", **TYPED))
 draws(aten.logsumexp.default)(reduction("logsumexp"))
 
 

@@ -5,24 +5,29 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import random
 from collections import Counter
 
 import pytest
 import torch
-from attribute_draws import DRAWS, Branch
+from attribute_draws import COUNTS, DRAWS, Branch
 from random_models import LARGEST, redraw
-from support import reasons
+from support import chains, fused
 from test_random import UNITS, compare, disturbed, errors, expect, one_thread, tuples  # noqa: F401
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
 
 import convfuse
-from convfuse import _table
+from convfuse import _backend, _table, ops
+from convfuse import nn as fused_nn
+from convfuse._chain import evaluate, parsed
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-EACH, TOGETHER = 8, 12
-"""How many draws there are of each row, and how many are one model."""
+TOGETHER = 12
+"""How many draws are one model."""
 
 ROWS = list(_table.ROWS)
 PARTS = 6
@@ -145,6 +150,7 @@ def check(model, inputs, setting):
         else:
             bound = 1e-5 if setting.dtype in (torch.float32, torch.float64) else 1e-2
             torch.testing.assert_close(state[name], value, rtol=bound, atol=bound, msg=lambda words, name=name: f"{name}: {words}")
+    expect(len(ours.__dict__["_convfuse"].kernels.programs) == 1, "it is more than one graph")
     if setting.dtype is torch.float64:
         expect(report.replaced == 0, "there are kernels for float64")
     return report
@@ -212,13 +218,28 @@ def reached(monkeypatch):
     return counts
 
 
+@pytest.fixture
+def found(monkeypatch):
+    """The chains of regions that were found, the shapes of their inputs, and their type."""
+    chains, forget = [], _backend.Program.forget
+
+    def noted(program):
+        for region in program.regions:
+            shapes = [tuple(one.meta["val"].shape) for one in region.inputs]
+            chains.append((region.text, shapes, region.dtype))
+        forget(program)
+
+    monkeypatch.setattr(_backend.Program, "forget", noted)
+    return chains
+
+
 def test_each_row_has_a_draw():
     assert set(DRAWS) == set(_table.ROWS)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_attributes_mean_the_same(part, reached):
-    mine = [(target, number) for target in ROWS[part::PARTS] for number in range(EACH)]
+def test_attributes_mean_the_same(part, reached, found):
+    mine = [(target, number) for target in ROWS[part::PARTS] for number in range(COUNTS[target])]
     random.Random(part).shuffle(mine)
     counts = Counter()
     for start in range(0, len(mine), TOGETHER):
@@ -226,3 +247,192 @@ def test_attributes_mean_the_same(part, reached):
     missing = [target for target in ROWS[part::PARTS] if not reached[target, "taken"]]
     assert not missing, f"not taken in any draw: {missing}"
     assert counts["legal"] > 0.9 * len(mine) and counts["regions"] > len(mine) / 2
+    for index, chain in enumerate(found):
+        chains_mean_the_same(*chain, random.Random(index))
+
+
+def with_defaults(text, rng):
+    """A chain that leaves some attributes to their defaults; the chain itself if there are no such."""
+    content = json.loads(text)
+    for layer in content["layers"]:
+        for attributes in layer.values():
+            for name in [one for one in attributes if one not in ("name", "training") and rng.random() < 0.3]:
+                held = attributes.pop(name)
+                try:
+                    parsed(json.dumps(content))
+                except ValueError:
+                    attributes[name] = held
+    return json.dumps(content)
+
+
+def chains_mean_the_same(text, shapes, dtype, rng):
+    """What the library computes, what Python's layers do, and what is known of it before, agree."""
+    for one in (text, with_defaults(text, rng)):
+        known, generator = parsed(one), torch.Generator().manual_seed(3)
+        inputs = [torch.randn(shape, generator=generator) for shape in shapes]
+        tensors = [torch.rand(shape, generator=generator) + 0.5 for _, shape, _ in known.parameters]
+        theirs = [one.clone() for one in tensors]
+        try:
+            expected = evaluate(known, inputs[0], theirs, inputs[1:], len(shapes[0]) - 2)
+        except RuntimeError:
+            # Defaults may be those of another shape.
+            assert one != text
+            continue
+        with torch.no_grad():
+            actual = ops.run(inputs, tensors, one)
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4 * max(1.0, expected.abs().max().item()), msg=lambda words, one=one: f"{one}: {words}")
+        for ours, plain in zip(tensors, theirs):
+            torch.testing.assert_close(ours, plain)
+        with FakeTensorMode() as mode, torch.no_grad():
+            fake = [[mode.from_tensor(one) for one in some] for some in (inputs, tensors)]
+            guess = ops.operator_of(one)(*fake, one, False)
+        assert (guess.shape, guess.stride()) == (actual.shape, actual.stride()), one
+
+
+# Bounds and factors that are no finite numbers, or none that float32 has.
+NOT_FINITE = (
+    "torch.clamp(y, -inf, 0.5)",
+    "torch.clamp(y, max=nan)",
+    "torch.clamp(y, nan, 1)",
+    "torch.clamp(y, 0.5, -0.5)",
+    "torch.clamp(y, torch.tensor(nan))",
+    "F.hardtanh(y, -inf, 1.0)",
+    "F.leaky_relu(y, inf)",
+    "F.leaky_relu(y, nan)",
+    "F.elu(y, inf)",
+    "F.softplus(y, 1, inf)",
+    "F.softplus(y, 1, -inf)",
+    "F.softplus(y, 0.0, 20)",
+    "F.softplus(y, -1.0, 20)",
+    "y * inf",
+    "y * 1e39",
+    "y * 1e-46",
+    "y + nan",
+    "y - 16777217",
+    "y / 0",
+    "y / inf",
+    "y * 2**40",
+    "(y * 1j).imag",
+    "torch.add(y, 1, alpha=inf)",
+    "torch.sub(1, y, alpha=nan) if False else torch.rsub(y, 1, alpha=nan)",
+    "torch.minimum(y, torch.tensor(nan))",
+    "torch.maximum(torch.tensor(inf), y)",
+    "torch.maximum(torch.full((), -inf), y)",
+    "F.pad(y, [1, 1, 1, 1], value=inf)",
+    "F.pad(y, [1, 1, 1, 1], value=nan)",
+    "F.group_norm(y, 2, eps=inf)",
+    "F.batch_norm(y, y.new_zeros(4), y.new_ones(4), eps=nan)",
+    "F.layer_norm(y, y.shape[1:], eps=inf)",
+    "F.prelu(y, y.new_full((4,), inf))",
+)
+
+# Functions of values that are not finite. PyTorch's gelu of infinity is NaN on CPUs, infinity on GPUs.
+OF_ALL = (
+    *("F.relu(y)", "F.silu(y)", "torch.sigmoid(y)", "torch.tanh(y)", "F.hardswish(y)", "F.hardsigmoid(y)"),
+    *("F.mish(y)", "F.leaky_relu(y, 0.1)", "F.softplus(y)", "F.elu(y)", "F.hardtanh(y)", "torch.clamp(y, -1, 1)"),
+    *("y.clamp_min(0.5)", "F.gelu(y, approximate='tanh')", "F.prelu(y, torch.full((4,), 0.5))", "-y"),
+    *("y * 0", "y + 1", "1 - y", "torch.minimum(y, torch.tensor(0.5))", "torch.maximum(y, torch.tensor(0.5))"),
+    *("y.amax(1)", "y.amin((2, 3))", "y.sum(1)", "y.mean((2, 3), keepdim=True)", "y.max(1)[0]"),
+    *("F.softmax(y, 1)", "F.log_softmax(y, 1)", "torch.logsumexp(y, 1)", "F.max_pool2d(y, 2)", "F.avg_pool2d(y, 2)"),
+    *("y * torch.sigmoid(y)", "y * F.hardsigmoid(y)", "y * torch.tanh(F.softplus(y))", "y * F.relu6(y + 3) / 6"),
+)
+
+
+class Texts(nn.Module):
+    """Each of some functions, as text, of what a maximum of windows gives."""
+
+    def __init__(self, texts):
+        super().__init__()
+        names = {"torch": torch, "F": F, "inf": float("inf"), "nan": float("nan")}
+        self.functions = [eval(f"lambda y: {text}", names) for text in texts]  # noqa: S307  text of this file
+
+    def forward(self, x):
+        return [function(F.max_pool2d(x, 2)) for function in self.functions]
+
+
+@pytest.mark.parametrize("texts", [NOT_FINITE, OF_ALL], ids=["attributes", "values"])
+def test_what_is_not_finite_is_as_in_pytorch(texts):
+    torch.manual_seed(5)
+    plain, x = Texts(texts), torch.randn(2, 4, 12, 12)
+    if texts is OF_ALL:
+        for index, one in enumerate((float("nan"), float("inf"), -float("inf"), 5e37, -5e37, 1e-42, 88.8, -104.0)):
+            x[0, index // 3, 1 + 4 * (index % 3), 2] = one
+    ours = fused(plain)
+    with torch.no_grad():
+        for text, y, z in zip(texts, ours(x), plain(x)):
+            torch.testing.assert_close(y, z, rtol=1e-5, atol=1e-5, equal_nan=True, msg=lambda words, text=text: f"{text}: {words}")
+    assert len(chains(ours)) >= len(texts) / 2
+
+
+class Plain(nn.Module):
+    """Layers with parameters of all kinds, and a second input."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.act = nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.PReLU(8)
+        self.gain, self.last = nn.Parameter(torch.rand(8, 1, 1)), nn.BatchNorm2d(8)
+
+    def forward(self, x, r):
+        return torch.tanh(self.last(self.act(self.norm(self.conv(x)) * self.gain) + r))
+
+
+def chain_of(plain):
+    """The same as a module of the library, which shares the parameters."""
+    norm = {"name": "last", "training": True} if plain.training else {"name": "last"}
+    layers = [
+        {"conv2d": {"name": "conv", "out_channels": 8, "kernel_size": 3}},
+        *({"group_norm": {"name": "norm", "num_groups": 2}}, {"scale": {"name": "gain"}}),
+        *({"prelu": {"name": "act", "num_parameters": 8}}, {"add": {"input": "r"}}, {"batch_norm": norm}, {"tanh": {}}),
+    ]
+    ours = fused_nn.Chain(3, layers)
+    ours.load_state_dict(plain.state_dict())
+    return ours.train(plain.training)
+
+
+def as_function(plain):
+    """The same as a call of the operator with the parameters of a module."""
+    module = chain_of(plain)
+
+    class Call(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.own = module
+
+        def forward(self, x, r):
+            return ops.run([x, r], module.chain_parameters(), module.chain)
+
+    return Call()
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("door", [fused, chain_of, as_function])
+def test_whichever_tensor_wants_gradients_has_them(door, training):
+    """Each input and parameter alone, all of them and none, with gradients recorded and without."""
+    torch.manual_seed(6)
+    plain = Plain().train(training)
+    ours, inputs = door(plain), [torch.randn(2, 3, 9, 8), torch.randn(2, 8, 7, 6)]
+    names = ["x", "r", *dict(plain.named_parameters())]
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+        for wanted in [[], *([one] for one in names), names]:
+            found = []
+            for model in (plain, ours):
+                leaves = [one.clone().requires_grad_(name in wanted) for name, one in zip(names, inputs)]
+                for name, one in model.named_parameters():
+                    one.requires_grad_(name.removeprefix("own.") in wanted)
+                    one.grad = None
+                with mode():
+                    y = model(*leaves)
+                expect(y.requires_grad == (bool(wanted) and mode is torch.enable_grad), f"{wanted} {mode}")
+                if y.requires_grad:
+                    y.square().sum().backward()
+                every = [*leaves, *model.parameters()]
+                # An operator does not know how many batches there were.
+                counted = door is as_function
+                buffers = [one for one in model.buffers() if not (counted and one.dtype is torch.long)]
+                found.append([y.detach(), *(one.grad for one in every), *buffers])
+            for one, other in zip(*found, strict=True):
+                expect((one is None) == (other is None), f"{wanted} {mode}: whether there is a gradient")
+                if one is not None:
+                    torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-4)
+    if door is fused:
+        assert {one.split()[0] for one in chains(ours)} == {"conv2d"}
