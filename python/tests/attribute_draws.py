@@ -18,8 +18,8 @@ aten = torch.ops.aten
 class Branch:
     """The drawing of a model of few steps, each behind the one before."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
+    def __init__(self, seed: int, number: int = 0) -> None:
+        self.rng, self.number = random.Random(seed), number
         self.axes = self.pick(1, 2, 2, 2, 3)
         self.batch, self.factors = self.pick(1, 2, 3), 0
         self.model: Model = Two().eval()
@@ -69,7 +69,10 @@ class Branch:
             r = torch.ones_like(self.values[self.model.like])
         step = Step(text, len(self.values) - 1, z)
         self.model.steps.append(step)
-        self.values.append(self.model.compute([one.clone() for one in self.values], step, r))
+        value = self.model.compute([one.clone() for one in self.values], step, r)
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"{text} gives no tensor")
+        self.values.append(value)
 
     def layer(self, text: str) -> None:
         self.model.layers.append(eval(text).double())  # noqa: S307  text of this file
@@ -318,25 +321,25 @@ def _layer_norm(b):
 NUMBERS = (0.5, 2, True, -1, 1, -0.75)
 
 
-def tensor(b) -> str:
-    """Another operand: a further input, an earlier value, a parameter, a constant, of whatever shape and type."""
-    c, ones = b.channels, [1] * b.axes
-    shapes = ([c, *ones], [c, *ones], [1, c, *ones], [], [1], [1, 1, *ones], [1, 1, 1, *ones])
-    others = ([b.y.shape[-1]], b.y.shape[1:], b.y.shape, [b.y.shape[0], c, *ones], [c], [2, *[1] * b.y.dim()])
-    kind = b.pick("input", "input", "value", "factor", "factor", "factor", "constant", "constant", "other")
-    if kind == "input":
-        return b.pick("r", "r", "r", "r[:1]", "r.double()", "r.half()", "(r > 0)", "(r * 4).int()")
-    if kind == "value":
-        return b.pick("y", "z", "z", "z.mean(-1, keepdim=True)")
-    if kind == "factor":
-        return b.factor(*b.pick(*shapes, b.pick(*others)))
-    if kind == "constant":
-        number = b.pick(*NUMBERS)
-        shape = b.pick("()", "(1,)", f"{(1,) * b.y.dim()}", f"{(c, *ones)}")
-        dtype = b.pick("torch.float32", "torch.float64", "y.dtype")
-        each, last = f"torch.tensor({[number] * c}).view({[c, *ones]})", f"torch.tensor({[number] * b.y.shape[-1]})"
-        return b.pick(f"torch.tensor({number})", f"torch.full({shape}, {number}, dtype={dtype})", f"torch.tensor([{number}])", each, last)
-    return b.pick("torch.ones_like(y) * 2", "own.{0}.float()", "y.new_full((), 0.5)").format(b.factor(c, *ones)[4:])
+def operand(b, place: int) -> str:
+    """Another operand: a number, a further input, an earlier value, a parameter, a constant, of whatever shape and type."""
+    c, n, ones, last = b.channels, b.y.dim(), [1] * b.axes, b.y.shape[-1]
+    number = b.pick(*NUMBERS)
+    inputs = ["r", "r", "r[:1]", "r.double()", "r.half()", "r.half()", "r.bfloat16()", "(r > 0)", "(r * 4).int()"]
+    values = ["y", "z", "z", "z.mean(-1, keepdim=True)", "torch.ones_like(y) * 2", "y.new_full((), 0.5)"]
+    shapes = ([c, *ones], [c, *ones], [1, c, *ones], [], [1], [1, 1, *ones], [1] * (n + 1), [last], [c], [2, *[1] * n])
+    shapes = (*shapes, b.y.shape[1:], b.y.shape, [b.y.shape[0], c, *ones])
+    constants = [f"torch.tensor({number})", f"torch.tensor([{number}])", f"torch.tensor({[number] * last})"]
+    constants += [f"torch.tensor({[number] * c}).view({[c, *ones]})", f"torch.full({(c, *ones)}, {number}, dtype=y.dtype)"]
+    for shape in ((), (1,), (1,) * n):
+        constants += [f"torch.full({shape}, {number}, dtype={one})" for one in ("torch.float64", "y.dtype")]
+    known = [*map(str, NUMBERS), *inputs, *values, *constants]
+    place %= len(known) + len(shapes) + 1
+    if place < len(known):
+        return known[place]
+    if place == len(known):
+        return f"{b.factor(c, *ones)}.float()"
+    return b.factor(*shapes[place - len(known) - 1])
 
 
 def gated(b):
@@ -353,37 +356,44 @@ def gated(b):
     b.tail()
 
 
+FIVE = ("add", "sub", "rsub", "mul", "div")
+
+
 def arithmetic(b, name):
     """Sums and products in all their forms."""
     b.stem()
-    if name == "mul" and b.chance(0.4):
+    if name == "mul" and b.chance(0.3):
         gated(b)
         return
     earlier = len(b.values) - 1
     for _ in range(b.pick(0, 0, 1, 2)):
         b.do(b.pick("torch.tanh(y)", "F.relu(y)", "y * 0.5", "-y", "y.clone()"))
-    for _ in range(b.pick(1, 1, 2)):
-        other = str(b.pick(*NUMBERS)) if b.chance(0.4) else tensor(b)
+    for turn in range(b.pick(1, 1, 2)):
+        # All operands in turn, then any.
+        other = operand(b, b.rng.randrange(1000) if turn else 5 * b.number + FIVE.index(name))
         if name == "div":
-            other = f"({other}).abs() + 1" if "own" not in other and not other[0] in "T-0123456789t" else other
+            other = f"({other}) ** 2 + 1" if "own" not in other and not other[0] in "T-0123456789t" else other
         alpha = b.pick("", "", ", alpha=2", ", alpha=-0.5", ", alpha=0", ", alpha=1")
         alpha = alpha if name in ("add", "sub", "rsub") else ""
         is_tensor = any(one in other for one in ("own", "torch", "y", "z", "r["))
         is_tensor = is_tensor or other.strip("()").startswith("r")
         forms = [f"torch.{name}(y, {other}{alpha})"]
         if name != "rsub":
-            forms += [f"y.{name}({other}{alpha})", f"y.{name}_({other}{alpha})", f"torch.{name}(y, {other}{alpha}, out=y.new_empty(y.shape))"]
+            forms += [f"y.{name}({other}{alpha})", f"y.{name}_({other}{alpha})"]
+            forms += [f"torch.{name}(y, {other}{alpha}, out=y.new_empty(y.shape))"]
             sign = {"add": "+", "sub": "-", "mul": "*", "div": "/"}[name]
             forms += [f"y {sign} ({other})", f"operator.i{name.replace('div', 'truediv')}(y, {other})"]
             forms += [f"({other}) {sign} y"] if name != "div" else [f"({other}) / (torch.sigmoid(y) + 1)"]
         if is_tensor and name != "div":
             forms += [f"torch.{name}({other}, y{alpha})"] * 3
+        if other in ("r", "z") and name != "rsub":
+            forms += [f"{other}.{name}_(y{alpha})"] * 2
         b.do(b.pick(*forms), earlier)
     b.tail()
 
 
-for _name in ("add", "sub", "rsub", "mul", "div"):
-    draws(getattr(aten, _name).Tensor, 22)(lambda b, name=_name: arithmetic(b, name))
+for _name in FIVE:
+    draws(getattr(aten, _name).Tensor, 24)(lambda b, name=_name: arithmetic(b, name))
 
 
 def scalar(b, name):
@@ -394,14 +404,14 @@ def scalar(b, name):
     b.tail()
 
 
-for _name in ("add", "sub", "rsub", "mul", "div"):
+for _name in FIVE:
     draws(getattr(aten, _name).Scalar)(lambda b, name=_name: scalar(b, name))
 
 
 def limit(b, name):
     b.stem()
     earlier = len(b.values) - 1
-    other = tensor(b) if b.chance(0.4) else f"torch.tensor({b.pick(*NUMBERS)})"
+    other = operand(b, b.rng.randrange(1000)) if b.chance(0.5) else f"torch.tensor({b.pick(*NUMBERS)})"
     short = name[:3]
     forms = (f"torch.{name}(y, {other})", f"torch.{name}({other}, y)", f"torch.{short}(y, {other})", f"y.{short}({other})")
     b.do(b.pick(*forms), earlier)

@@ -135,7 +135,9 @@ def pixels(b):
 draws(aten.view.default, aten._unsafe_view.default, aten.reshape.default)(simple(view))
 draws(aten.flatten.using_ints)(simple(view, "torch.flatten(y, 1)"))
 draws(aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default)(simple(view))
-draws(aten.channel_shuffle.default, aten.native_channel_shuffle.default)(simple("F.channel_shuffle(y, 2)", view, "torch.channel_shuffle(y, 1)"))
+draws(aten.channel_shuffle.default, aten.native_channel_shuffle.default)(
+    simple("F.channel_shuffle(y, 2)", view, "torch.channel_shuffle(y, 1)")
+)
 draws(aten.pixel_shuffle.default)(simple("F.pixel_shuffle(y, 2)", "F.pixel_shuffle(y, 1)", pixels, axes=(2,)))
 draws(aten.pixel_unshuffle.default)(simple("F.pixel_unshuffle(y, 2)", pixels, axes=(2,)))
 
