@@ -36,15 +36,25 @@ class Branch:
         one = tuple(self.pick(*choices) for _ in range(self.axes))
         return self.pick(one, one, one[0])
 
+    def turn(self, *choices):
+        """One after the other in the draws of an operator."""
+        return choices[self.number % len(choices)]
+
     def option(self, **choices) -> str:
-        """Some named arguments of these, with one of their values each."""
-        taken = [(name, self.pick(*some)) for name, some in choices.items() if self.chance(0.6)]
-        return "".join(f", {name}={one!r}" for name, one in taken)
+        """Some named arguments of these, with one of their values each: in turn, the values of the others being drawn."""
+        names = [*choices]
+        place, whose = divmod(self.number, len(names))
+        taken = {name: self.pick(*some) for name, some in choices.items() if self.chance(0.6)}
+        some = choices[names[whose]]
+        taken[names[whose]] = some[(place + 1) % len(some)]
+        return "".join(f", {name}={one!r}" for name, one in taken.items())
 
     def begin(self, *axes: int) -> None:
         """Draws the input, of one of these numbers of axes if there are any."""
         self.axes = self.pick(*axes) if axes else self.axes
         extents = [self.rng.randint(4, 7) for _ in range(self.axes)]
+        # Where all are the same, a wrong axis gives no wrong shape.
+        extents = [extents[0]] * self.axes if self.chance(0.3) else extents
         # Few are without a batch.
         batch = [self.batch] if self.chance(0.96) else []
         generator = torch.Generator().manual_seed(self.rng.randrange(2**30))
@@ -281,14 +291,14 @@ def _norm_of_its_input(b):
 def _view(b):
     b.batch = b.pick(2, 3)
     b.stem() if b.chance(0.5) else b.begin()
-    rank, kind = b.y.dim(), b.pick("norm", "norm", "softmax", "softmax", "view", "view")
+    rank, kind = b.y.dim(), b.turn("norm", "softmax", "view")
     if kind == "norm":
         instance_norm(b)
     elif kind == "softmax":
         first = b.rng.randrange(rank - 1)
         last = b.rng.randrange(first, rank)
         left = rank - (last - first)
-        dim = b.pick(first, first, b.rng.randrange(-left, left))
+        dim = b.pick(first, b.rng.randrange(-left, left))
         back = b.pick("y.shape", "y.shape", "-1, y.shape[-1]")
         b.do(f"y.flatten({first}, {last}).{b.pick('softmax', 'log_softmax')}({dim}).view({back})")
     else:
@@ -351,6 +361,10 @@ def gated(b):
     functions += [f"torch.clamp(y + {three}, {low}, 6){sixth}", f"torch.clamp((y + {three}){sixth}, {low}, 1)"]
     function = b.pick(*functions, *functions[2:3], *functions[5:], *functions[5:])
     forms = (f"y * {function}", f"{function} * y", f"y.mul({function})", f"y * torch.clamp(y + {three}, 0, {six}){sixth}")
+    if b.chance(0.4):
+        b.do(b.pick(*(f"y * {one}" for one in functions)))
+        b.tail()
+        return
     more = ("y * (s := torch.sigmoid(y)) + s", f"y * torch.sigmoid(y) {b.pick('+', '*')} y")
     b.do(b.pick(*forms, f"(y * torch.clamp(y + 3, 0, 6)){sixth}", *more))
     b.tail()
@@ -362,7 +376,7 @@ FIVE = ("add", "sub", "rsub", "mul", "div")
 def arithmetic(b, name):
     """Sums and products in all their forms."""
     b.stem()
-    if name == "mul" and b.chance(0.3):
+    if name == "mul" and b.number >= 24:
         gated(b)
         return
     earlier = len(b.values) - 1
@@ -386,6 +400,9 @@ def arithmetic(b, name):
             forms += [f"({other}) {sign} y"] if name != "div" else [f"({other}) / (torch.sigmoid(y) + 1)"]
         if is_tensor and name != "div":
             forms += [f"torch.{name}({other}, y{alpha})"] * 3
+        if "own.factor" in other and name != "rsub":
+            again = f"own.factor{b.factors - 1}"
+            forms += [f"{forms[-1]} {sign} {b.factor(*getattr(b.model, again[4:]).shape)}"]
         if other in ("r", "z") and name != "rsub":
             forms += [f"{other}.{name}_(y{alpha})"] * 2
         b.do(b.pick(*forms), earlier)
@@ -393,7 +410,7 @@ def arithmetic(b, name):
 
 
 for _name in FIVE:
-    draws(getattr(aten, _name).Tensor, 24)(lambda b, name=_name: arithmetic(b, name))
+    draws(getattr(aten, _name).Tensor, 48 if _name == "mul" else 24)(lambda b, name=_name: arithmetic(b, name))
 
 
 def scalar(b, name):
@@ -447,7 +464,7 @@ def _conversion(b):
     types = ("double()", "half()", "bfloat16()", "float()")
     formats = ("torch.contiguous_format", "torch.channels_last" if b.axes == 2 else "torch.preserve_format")
     texts = [f"y.{one}" for one in types] + [f"y.to(torch.float32, memory_format={one})" for one in formats]
-    b.do(b.pick(*texts, "y.to(y.dtype, copy=True)", "torch.tanh(y.float())", "y.float().to(r.dtype)"))
+    b.do(b.pick(*texts, "y.to(y.dtype, copy=True)", "torch.tanh(y.float())", "y.half().double() - y.double()"))
     if b.chance(0.3):
         b.do(f"y.float() {b.pick('+', '*')} {b.factor(b.channels, *[1] * b.axes)}.float()")
     if b.chance(0.6):
@@ -457,10 +474,12 @@ def _conversion(b):
 
 @draws(aten.clone.default, 14)
 def _clone(b):
-    b.stem()
+    b.begin() if b.chance(0.2) else b.stem()
     last = "torch.channels_last" if b.axes == 2 else "torch.channels_last_3d" if b.axes == 3 else "torch.preserve_format"
     order = b.pick("torch.preserve_format", "torch.contiguous_format", last)
     b.do(b.pick("y.clone()", f"y.clone(memory_format={order})", "y.contiguous()", f"y.contiguous(memory_format={order})"))
+    if b.chance(0.2):
+        return
     b.do(b.pick("torch.amax(y, 1)", "torch.amax(y, 1)", "y.mean(-1)", "F.relu(y)", "y.add_(1)"))
     b.tail()
 
