@@ -167,7 +167,7 @@ class _Network:
             "version": 1,
             "input": {"name": self.values[inputs[0]], "channels": known[1]},
             "inputs": [self.values[one] for one in inputs[1:]],
-            "layers": self.layers,
+            "layers": _read(self.layers, {self.values[one] for one in results}),
             "output": self.values[results[0]],
             "outputs": [self.values[one] for one in results[1:]],
         }
@@ -365,6 +365,17 @@ def _is_of_one_size(node: fx.Node) -> bool:
 
 
 _ALONG = frozenset({aten.view.default, aten.clone.default, aten.alias.default, *POINTWISE})
+
+
+def _read(layers: list[dict[str, Any]], values: set[str]) -> list[dict[str, Any]]:
+    """The layers without which these values are not. An empty operand of ``cat`` is read by none."""
+    kept, values = [], set(values)
+    for layer in reversed(layers):
+        if layer["name"] in values:
+            (attributes,) = layer["layer"].values()
+            values.update((layer["input"], attributes.get("input"), *attributes.get("inputs", [])))
+            kept.append(layer)
+    return kept[::-1]
 
 
 def _listed(refused: list[str]) -> str:

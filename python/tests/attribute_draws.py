@@ -290,9 +290,12 @@ def _norm_of_its_input(b):
 @draws(aten.view.default, 36)
 def _view(b):
     b.batch = b.pick(2, 3)
-    b.stem() if b.chance(0.5) else b.begin()
-    rank, kind = b.y.dim(), b.turn("norm", "softmax", "view")
-    if kind == "norm":
+    kind = b.turn("norm", "softmax", "view", "other axes")
+    b.stem() if b.chance(0.5) or kind == "other axes" else b.begin()
+    rank = b.y.dim()
+    if kind == "other axes":
+        b.do(f"y.flatten(1, 2).softmax({b.pick(2, -1) if rank > 3 else 0}).view(y.shape)")
+    elif kind == "norm":
         instance_norm(b)
     elif kind == "softmax":
         first = b.rng.randrange(rank - 1)
@@ -400,12 +403,12 @@ def arithmetic(b, name):
             forms += [f"({other}) {sign} y"] if name != "div" else [f"({other}) / (torch.sigmoid(y) + 1)"]
         if is_tensor and name != "div":
             forms += [f"torch.{name}({other}, y{alpha})"] * 3
-        if "own.factor" in other and name != "rsub":
-            again = f"own.factor{b.factors - 1}"
-            forms += [f"{forms[-1]} {sign} {b.factor(*getattr(b.model, again[4:]).shape)}"]
         if other in ("r", "z") and name != "rsub":
             forms += [f"{other}.{name}_(y{alpha})"] * 2
         b.do(b.pick(*forms), earlier)
+    if b.factors and b.chance(0.7):
+        # One more of the same kind, which is another parameter.
+        b.do(f"torch.{name}(y, {b.factor(*getattr(b.model, f'factor{b.factors - 1}').shape)})")
     b.tail()
 
 

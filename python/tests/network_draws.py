@@ -14,8 +14,8 @@ EXTENTS = {1: (8,), 2: (6, 8), 3: (4, 6, 4)}
 class Part(Branch):
     """The drawing of a part of a network, whose input is that of all parts of as many axes."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, seed: int, number: int = 0) -> None:
+        super().__init__(seed, number)
         self.model = One().eval()
 
     def begin(self, *axes: int) -> None:
@@ -70,12 +70,12 @@ def pad(mode):
 def within(b):
     """A maximum of windows behind padding with the least value."""
     before = b.pick(0, 1)
-    each = [before, before + b.pick(0, 0, 1)] * b.axes
+    each = [before, before + b.turn(0, 1, 0)] * b.axes
     pool = f"F.max_pool{b.axes}d(F.pad(y, {each}, value=-float('inf'))"
-    return f"{pool}, {b.pick(2, 3)}, {b.pick(1, 2)}, {b.pick(0, 0, 1)}, ceil_mode={b.pick(False, False, True)})"
+    return f"{pool}, {b.pick(2, 3)}, {b.pick(1, 2)}, {b.turn(0, 0, 0, 1)}, ceil_mode={b.pick(False, False, True)})"
 
 
-draws(aten.constant_pad_nd.default)(lambda b: simple(pad("constant"), within if b.axes > 1 else pad("constant"), axes=(b.axes,))(b))
+draws(aten.constant_pad_nd.default)(lambda b: simple(within if b.axes > 1 and b.number % 2 else pad("constant"), axes=(b.axes,))(b))
 for _axes in (1, 2, 3):
     draws(getattr(aten, f"reflection_pad{_axes}d").default)(simple(pad("reflect"), axes=(_axes,)))
     draws(getattr(aten, f"replication_pad{_axes}d").default)(simple(pad("replicate"), axes=(_axes,)))
@@ -84,7 +84,11 @@ for _axes in (1, 2, 3):
 @draws(aten._pad_circular.default)
 def _circular(b):
     b.begin()
-    b.do(pad("circular")(b)) if b.chance(0.5) else b.layer(convolution(b, False, padding=1, mode="circular"))
+    text = pad("circular")(b)
+    for one in b.turn([text], [], [f"F.pad(y, {[1] * (2 * b.axes)}, 'circular')"]):
+        b.do(one)
+    if b.number % 3:
+        b.layer(convolution(b, False, padding=b.pick(0, 1, 1), mode=b.turn("zeros", "circular", "zeros")))
     b.tail()
 
 
@@ -147,7 +151,7 @@ def _gate(b):
     b.begin()
     axes = tuple(range(2, b.y.dim()))
     b.do(b.pick("F.relu(y)", "torch.tanh(y)"))
-    over = b.pick(axes, axes, 1, (1, *axes), axes[0])
+    over = b.turn(axes, 1, axes[0], (1, *axes))
     gate = f"torch.sigmoid({b.pick('y', 'z')}.{b.pick('mean', 'amax')}({over}, keepdim=True))"
     expanded = f"{gate}.expand(y.shape)"
     b.do(b.pick(f"y * {gate}", f"{gate} * y", f"y * {expanded}", f"{expanded} * y", f"{expanded} + y", "y * z"), 0)
@@ -159,7 +163,7 @@ def _cat(b):
     b.begin()
     b.do(b.pick("F.relu(y)", "torch.tanh(y)"))
     rank = b.y.dim()
-    dim = b.pick(1, 1, rank - 1, -1, -rank + 1, 0)
+    dim = b.turn(1, rank - 1, -1, -rank + 1, 0)
     others = b.pick("y, z", "z, y", "y, y", "y, z, y", "y, z[:, :2]", "y", "y, z[..., :0]")
     stacked = f"torch.stack([{b.pick('y, z', 'y, z, y', 'y')}], {b.pick(0, 0, 1)})"
     reduced = f"{stacked}.{b.pick('sum', 'mean')}({b.pick(0, 0, 1)}{b.pick('', ', keepdim=True')})"
@@ -175,10 +179,12 @@ def part(b):
     rank = b.y.dim()
     dim, size = b.rng.randrange(1, rank), 0
     size = b.y.shape[dim]
-    start, end = b.pick(None, 0, 1, -2, -size), b.pick(None, size, size - 1, -1, 100)
-    at = f"y[{':, ' * dim}{start or ''}:{end or ''}{b.pick('', '', '', ':2')}]"
-    split = f"y.split({b.pick(size // 2, [1, size - 1])}, {b.pick(dim, dim - rank)})[{b.pick(0, 1)}]"
-    return b.pick(at, at, split, f"y.chunk(2, {dim})[{b.pick(0, 1)}]", f"y.narrow({dim}, 1, {size - 1})", "y[:1]", f"y.select({dim}, 0)")
+    start, end = b.turn(None, 0, 1, -2, -size), b.pick(None, size, size - 1, -1, 100)
+    at = f"y[{':, ' * dim}{start or ''}:{end or ''}]"
+    stepped = f"y[{':, ' * dim}{start or ''}::2]"
+    split = f"y.split({b.pick(size // 2, [1, size - 1])}, {b.pick(dim, dim - rank)})[{b.pick(0, 1, 1)}]"
+    uneven = f"y.split([1, {size - 2}, 1], {dim})[{b.pick(1, 2)}]"
+    return b.turn(at, at, stepped, at, split, at, stepped, uneven, at, f"y.chunk(2, {dim})[{b.pick(0, 1)}]", f"y.narrow({dim}, 1, {size - 1})", "y[:1]", f"y.select({dim}, 0)")
 
 
 draws(aten.repeat.default)(simple(repeats))
@@ -199,7 +205,13 @@ for _axes, _linear_mode in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
     draws(getattr(aten, f"_upsample_nearest_exact{_axes}d").vec)(simple(upsample("nearest-exact"), axes=(_axes,)))
     draws(getattr(aten, f"upsample_{_linear_mode}{_axes}d").vec)(simple(upsample(_linear_mode), axes=(_axes,)))
 
-draws(aten.as_strided.default)(simple("y.as_strided(y.shape, y.stride())", "y.as_strided(y.shape, y.stride(), 0) * 2"))
+def strided(b):
+    n, c, *space = b.y.shape
+    other = (c * b.y[0, 0].numel(), 1, *(c * one for one in b.y.stride()[2:]))
+    return b.turn("y.as_strided(y.shape, y.stride())", f"y.as_strided(y.shape, {other})", "y.as_strided(y.shape, y.stride(), 0) * 2")
+
+
+draws(aten.as_strided.default)(simple(strided))
 draws(aten.alias.default, aten.detach.default)(simple("y.detach()", "torch.ops.aten.alias(y)", "y.detach() + y"))
 
 
@@ -208,7 +220,7 @@ def _layer_norm(b):
     b.begin()
     if b.chance(0.3):
         b.do(b.pick("y.flatten(1)", "y.mean(-1)"))
-    shape = tuple(b.y.shape[b.rng.randrange(1, b.y.dim()) :])
+    shape = tuple(b.y.shape[b.turn(-1, b.rng.randrange(1, b.y.dim())) :])
     b.layer(f"nn.LayerNorm({shape}, {b.pick(1e-5, 0.1)}, {b.pick(True, False)}, bias={b.pick(True, False)})")
     b.tail()
 

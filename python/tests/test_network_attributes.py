@@ -36,7 +36,7 @@ def part(target, number):
     """A drawn part of a network that has an operator, and the value that it takes."""
     seed = 1000 * number + WHOLE.index(target)
     for attempt in range(30):
-        drawn = Part(seed + 100_000 * attempt)
+        drawn = Part(seed + 100_000 * attempt, number)
         try:
             DRAWS[target](drawn)
         except (RuntimeError, ValueError, IndexError, TypeError):
