@@ -14,6 +14,6 @@ IN_REGIONS = {
     "tanh": 6, "elu": 4, "clamp_min.Tensor": 1, "avg_pool3d": 6, "amax": 8, "reflection_pad3d": 0,
     "view": 34, "sub.Tensor": 10, "div.Tensor": 7, "_to_copy": 2, "hardswish": 3, "hardtanh": 2,
     "clamp_max.Tensor": 1, "mean.dim": 4, "max.dim": 2, "replication_pad1d": 4,
-    "_native_batch_norm_legit_no_training": 9, "sub.Scalar": 4, "div.Scalar": 4, "clone": 3,
+    "_native_batch_norm_legit_no_training": 9, "sub.Scalar": 4, "div.Scalar": 4, "clone": 2,
     "hardsigmoid": 3, "clamp": 7, "gelu": 3, "_adaptive_avg_pool2d": 1, "amin": 5,
 }

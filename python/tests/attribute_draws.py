@@ -479,7 +479,7 @@ def _conversion(b):
 def _clone(b):
     b.begin() if b.chance(0.2) else b.stem()
     last = "torch.channels_last" if b.axes == 2 else "torch.channels_last_3d" if b.axes == 3 else "torch.preserve_format"
-    order = b.pick("torch.preserve_format", "torch.contiguous_format", last)
+    order = b.turn("torch.preserve_format", "torch.contiguous_format", last, last)
     b.do(b.pick("y.clone()", f"y.clone(memory_format={order})", "y.contiguous()", f"y.contiguous(memory_format={order})"))
     if b.chance(0.2):
         return

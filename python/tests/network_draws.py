@@ -183,7 +183,7 @@ def part(b):
     at = f"y[{':, ' * dim}{start or ''}:{end or ''}]"
     stepped = f"y[{':, ' * dim}{start or ''}::2]"
     split = f"y.split({b.pick(size // 2, [1, size - 1])}, {b.pick(dim, dim - rank)})[{b.pick(0, 1, 1)}]"
-    uneven = f"y.split([1, {size - 2}, 1], {dim})[{b.pick(1, 2)}]"
+    uneven = f"y.split([1, {size - 2}, 1], {dim})[2]"
     return b.turn(at, at, stepped, at, split, at, stepped, uneven, at, f"y.chunk(2, {dim})[{b.pick(0, 1)}]", f"y.narrow({dim}, 1, {size - 1})", "y[:1]", f"y.select({dim}, 0)")
 
 

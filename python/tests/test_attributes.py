@@ -289,8 +289,11 @@ def chains_mean_the_same(text, shapes, dtype, rng):
             # Defaults may be those of another shape.
             assert one != text
             continue
-        if len(shapes[0]) == 4 and rng.random() < 0.3:
+        layout = rng.choice(["dense", "channels last", "strided"])
+        if layout == "channels last" and len(shapes[0]) == 4:
             inputs[0] = inputs[0].to(memory_format=torch.channels_last)
+        elif layout == "strided":
+            inputs[0] = inputs[0].repeat_interleave(2, -1)[..., ::2]
         with torch.no_grad():
             actual = ops.run(inputs, tensors, one)
         bound, words = 1e-4 * max(1.0, expected.abs().max().item()), "{}: {}".format
@@ -349,6 +352,7 @@ OF_ALL = (
     *("y.amax(1)", "y.amin((2, 3))", "y.sum(1)", "y.mean((2, 3), keepdim=True)", "y.max(1)[0]"),
     *("F.softmax(y, 1)", "F.log_softmax(y, 1)", "torch.logsumexp(y, 1)", "F.max_pool2d(y, 2)", "F.avg_pool2d(y, 2)"),
     *("y * torch.sigmoid(y)", "y * F.hardsigmoid(y)", "y * torch.tanh(F.softplus(y))", "y * F.relu6(y + 3) / 6"),
+    *("F.relu(y.half().float())", "F.relu(y.bfloat16().float())", "y.half().float() - y.bfloat16().float()"),
 )
 
 
