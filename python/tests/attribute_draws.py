@@ -287,7 +287,7 @@ def _norm_of_its_input(b):
     b.tail()
 
 
-@draws(aten.view.default, 36)
+@draws(aten.view.default, 40)
 def _view(b):
     b.batch = b.pick(2, 3)
     kind = b.turn("norm", "softmax", "view", "other axes")
@@ -310,8 +310,8 @@ def _view(b):
         b.do(b.pick(*texts, "F.layer_norm(y.flatten(1), y.flatten(1).shape[1:]).view(y.shape)"))
         if b.y.dim() > 2 and b.y.shape[0] == 1:
             c, shape = b.y.shape[1], b.values[-2].shape
-            norm = f"F.batch_norm(y, None, None, {b.affine(c)}, True)"
-            back = b.pick(f".view({tuple(shape)})", f".view({tuple(shape)})", ".view(-1, *y.shape[3:])", "")
+            norm = f"F.batch_norm(y, None, None, {b.factor(c)}, {b.factor(c)}, True)"
+            back = b.pick(*[f".view({tuple(shape)})"] * 4, ".view(-1, *y.shape[3:])", "")
             b.do(b.pick(norm, norm, "F.group_norm(y, 1)") + back)
     b.tail()
 
@@ -483,7 +483,7 @@ def _clone(b):
     b.do(b.pick("y.clone()", f"y.clone(memory_format={order})", "y.contiguous()", f"y.contiguous(memory_format={order})"))
     if b.chance(0.2):
         return
-    b.do(b.pick("torch.amax(y, 1)", "torch.amax(y, 1)", "y.mean(-1)", "F.relu(y)", "y.add_(1)"))
+    b.do(b.turn("torch.amax(y, 1)", "torch.amax(y, 1)", "F.relu(y)", "y.add_(1)"))
     b.tail()
 
 
