@@ -21,7 +21,7 @@ use crate::ops::{
 };
 use crate::spec::{ArithmeticOp, ShuffleSpec};
 
-pub use crate::model::{explain_axes, forward_array_cut, launched_kernels};
+pub use crate::model::{explain_axes, forward_array_cut, launched_kernels, launches_axes};
 
 /// Checks that the host has this many bytes, for code that allocates infallibly.
 ///

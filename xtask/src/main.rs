@@ -7,6 +7,7 @@ mod exports;
 mod fuzz;
 mod gpu_bundle;
 mod layout;
+mod mutants;
 mod paths;
 mod ptx;
 mod ptxas;
@@ -61,6 +62,13 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
+    /// Find problems that tell every mutant of launches and of the choice of kernels from the real one, and
+    /// renew the record of their launches, tests/launches.jsonl.
+    Mutants {
+        /// Such as --seconds 600; see the example `mutants` of the command line.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
     /// Check that every operator has its homes and that files stay short.
     Layout,
 }
@@ -73,6 +81,7 @@ fn main() -> ExitCode {
         Chore::Exports { check: false } => exports::renew(root()),
         Chore::Exports { check: true } => exports::check(root()),
         Chore::Campaign { arguments } => campaign::run(root(), &arguments),
+        Chore::Mutants { arguments } => mutants::run(root(), &arguments),
         Chore::GpuBundle => gpu_bundle::run(root()),
         Chore::Fuzz(arguments) => fuzz::run(root(), &arguments),
         Chore::Coverage { names, last } => coverage::run(root(), &names, last),

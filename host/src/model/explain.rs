@@ -229,6 +229,42 @@ pub fn explain_axes(
     Explanation::of_query(query, &vec![dtype; graph.parameters().len()])
 }
 
+/// The launches of [`explain_axes`], a line each: kernel, grid, block, shared memory, and all arguments.
+/// Numbers stand for addresses.
+///
+/// # Errors
+/// As there.
+#[cfg(any(test, feature = "lab"))]
+pub fn launches_axes(
+    graph: &Graph,
+    dtype: DType,
+    input: &[usize],
+    axes: &[usize],
+    options: &Options,
+    properties: &DeviceProperties,
+) -> Result<Vec<String>> {
+    let mut orders = vec![Order::Dense; 1 + graph.inputs().len()];
+    orders[0] = Order::of_axes(input, axes)?;
+    let query = Query {
+        graph,
+        problem: &graph.problem(input)?,
+        dtype,
+        orders: &orders,
+        given: &[],
+        properties,
+        options,
+    };
+    let stored = vec![dtype; graph.parameters().len()];
+    let chosen = lowering::choose(query)?;
+    let source = Source::Absent(&stored);
+    let program = program_of(query, &Device::cpu(), query.orders, source, &chosen)?;
+    Ok(program
+        .steps()
+        .iter()
+        .map(|step| format!("{step:?}"))
+        .collect())
+}
+
 /// The kernels of a model's launches for inputs of these shapes that are dense, in order. Of a program that
 /// ran, it takes no more than looking it up.
 ///

@@ -37,7 +37,7 @@ pub use captured::Captured;
 pub use comparison::{Comparison, Difference, Tolerance};
 pub use explain::{Explanation, LaunchFacts};
 #[cfg(any(test, feature = "lab"))]
-pub use explain::{explain_axes, launched_kernels};
+pub use explain::{explain_axes, launched_kernels, launches_axes};
 pub use forward::Model;
 pub use inputs::Inputs;
 pub use launches::Launches;

@@ -5,6 +5,7 @@
 //! afterwards.
 
 use std::ffi::c_void;
+use std::fmt;
 
 use cuda_std::tensor_map::{MapMode, TensorMap};
 
@@ -63,7 +64,7 @@ pub(crate) trait Places {
 }
 
 /// An argument that becomes a kernel's parameter of type `T` when the program runs.
-pub(crate) trait Argument<T>: Copy + Send + Sync + 'static {
+pub(crate) trait Argument<T>: Copy + fmt::Debug + Send + Sync + 'static {
     /// The parameter. `places` receives the use of each value behind it, and returns the value's address.
     ///
     /// # Errors
@@ -71,7 +72,7 @@ pub(crate) trait Argument<T>: Copy + Send + Sync + 'static {
     fn resolve(self, places: &mut dyn Places) -> Result<T>;
 }
 
-impl<T: Copy + Send + Sync + 'static> Argument<T> for T {
+impl<T: Copy + fmt::Debug + Send + Sync + 'static> Argument<T> for T {
     fn resolve(self, _: &mut dyn Places) -> Result<T> {
         Ok(self)
     }
@@ -167,6 +168,10 @@ pub(crate) trait Arguments<P>: Copy + Send + Sync + 'static {
     /// As there.
     fn resolve(self, places: &mut dyn Places) -> Result<P>;
 
+    /// Writes each with its `Debug`.
+    #[cfg(any(test, feature = "lab"))]
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+
     /// The uses of the values behind them: first reads, then writes.
     fn uses(self) -> Vec<Use> {
         let mut uses = Uses::default();
@@ -185,6 +190,13 @@ macro_rules! arguments {
             fn resolve(self, places: &mut dyn Places) -> Result<($($Parameter,)*)> {
                 let ($($name,)*) = self;
                 Ok(($($name.resolve(places)?,)*))
+            }
+
+            #[cfg(any(test, feature = "lab"))]
+            #[allow(non_snake_case, reason = "a type's name is its argument's, too")]
+            fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let ($($name,)*) = self;
+                f.debug_list()$(.entry($name))*.finish()
             }
         }
     };

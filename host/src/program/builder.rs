@@ -4,6 +4,8 @@ mod copies;
 mod renewed;
 
 use std::collections::VecDeque;
+#[cfg(any(test, feature = "lab"))]
+use std::fmt;
 
 use cuda_std::tensor_map::{MapMode, TensorMap};
 use cuda_std::{Family, Instance, KernelArgs};
@@ -427,6 +429,11 @@ struct Typed<A: 'static, R> {
 }
 
 impl<A: KernelArgs, R: Arguments<A>> Launch for Typed<A, R> {
+    #[cfg(any(test, feature = "lab"))]
+    fn write_arguments(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.arguments.write(f)
+    }
+
     fn load(&self, stream: &Stream, shape: &LaunchShape) -> Result<()> {
         stream.load(self.kernel, shape)
     }

@@ -126,6 +126,10 @@ pub(crate) struct Step {
 
 /// A launch with its kernel's type erased.
 trait Launch: Send + Sync {
+    /// Writes the arguments.
+    #[cfg(any(test, feature = "lab"))]
+    fn write_arguments(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+
     /// Loads the kernel.
     fn load(&self, stream: &Stream, shape: &LaunchShape) -> Result<()>;
 
@@ -144,6 +148,12 @@ trait Launch: Send + Sync {
 }
 
 impl fmt::Debug for dyn Launch {
+    #[cfg(any(test, feature = "lab"))]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_arguments(f)
+    }
+
+    #[cfg(not(any(test, feature = "lab")))]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Launch")
     }

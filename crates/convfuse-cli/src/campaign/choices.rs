@@ -11,6 +11,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 pub(super) struct Choices {
     source: Source,
     taken: Vec<u32>,
+    /// Whether sizes may be far beyond what a case takes that is computed.
+    any_size: bool,
 }
 
 #[derive(Debug)]
@@ -32,6 +34,7 @@ impl Choices {
         Choices {
             source: Source::Random { runner, power },
             taken: Vec::new(),
+            any_size: false,
         }
     }
 
@@ -40,7 +43,14 @@ impl Choices {
         Choices {
             source: Source::Given(choices),
             taken: Vec::new(),
+            any_size: false,
         }
+    }
+
+    /// The same with sizes that are too large to compute with, as those of networks are.
+    pub(super) fn of_any_size(mut self) -> Choices {
+        self.any_size = true;
+        self
     }
 
     /// What was chosen so far.
@@ -68,6 +78,23 @@ impl Choices {
     /// One of `first..=last`, of which `first` is the simplest.
     pub(super) fn within(&mut self, first: usize, last: usize) -> usize {
         first + self.below((last - first + 1) as u32) as usize
+    }
+
+    /// A number of channels, samples or positions: one of `first..=last`, of which `first` is the simplest, or
+    /// up to 64 times as many, and a multiple of 8 as often as not.
+    pub(super) fn size(&mut self, first: usize, last: usize) -> usize {
+        if !self.any_size {
+            return self.within(first, last);
+        }
+        let scale = self.below(7).min(self.below(7));
+        let last = last << scale;
+        let is_even = self.once_in(2);
+        let size = self.within(first, last);
+        if is_even {
+            size.next_multiple_of(8)
+        } else {
+            size
+        }
     }
 
     /// The same on each axis.

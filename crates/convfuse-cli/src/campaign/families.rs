@@ -8,7 +8,7 @@ mod copies;
 
 use chains::{
     alone, blocks, classifiers, depthwise, kernelbench_79, kernelbench_85, long_sums, many_tiles,
-    one_launch_79, one_launch_85, tails, transposed, two_outputs, volumes, wide,
+    networks, one_launch_79, one_launch_85, tails, transposed, two_outputs, volumes, wide,
 };
 
 use copies::{
@@ -163,6 +163,7 @@ pub const FAMILIES: &[Family] = &[
     Family::new("transposed", transposed),
     Family::new("classifiers", classifiers),
     Family::new("outputs", two_outputs),
+    Family::new("networks", networks),
 ];
 
 /// The shape of a tensor with these channels: a sample of `dimensions` dimensions of up to `most` elements
@@ -174,8 +175,8 @@ fn shape(
     least: usize,
     most: usize,
 ) -> Vec<usize> {
-    let mut shape = vec![c.within(1, 3), channels];
-    shape.extend((0..dimensions).map(|_| c.within(least, most)));
+    let mut shape = vec![c.size(1, 3), channels];
+    shape.extend((0..dimensions).map(|_| c.size(least, most)));
     shape
 }
 
@@ -198,7 +199,7 @@ fn of_graph(chain: Result<Chain, GraphError>, input: &[usize]) -> Plan {
 
 /// A convolution in groups, and its input's channels.
 fn any_conv<const D: usize>(c: &mut Choices, most: [usize; D]) -> (ConvLayer<D>, usize) {
-    let (groups, of_group, filters) = (c.within(1, 3), c.within(1, 6), c.within(1, 9));
+    let (groups, of_group, filters) = (c.size(1, 3), c.size(1, 6), c.size(1, 9));
     // Drawn in this order, choices of earlier campaigns give the same cases.
     let (attributes, bias) = (conv_attributes(c, groups), !c.once_in(3));
     let kernel_size = most.map(|most| c.within(1, most));
@@ -226,7 +227,7 @@ fn any_transposed<const D: usize>(
     c: &mut Choices,
     most: [usize; D],
 ) -> (ConvTransposeLayer<D>, usize) {
-    let (groups, of_group, filters) = (c.within(1, 3), c.within(1, 6), c.within(1, 9));
+    let (groups, of_group, filters) = (c.size(1, 3), c.size(1, 6), c.size(1, 9));
     let kernel_size = most.map(|most| c.within(1, most));
     let attributes = transposed_attributes(c, groups, kernel_size);
     let conv = ConvTransposeLayer::new("up", groups * filters, kernel_size);
@@ -257,10 +258,10 @@ fn any(c: &mut Choices, channels: usize) -> Vec<usize> {
 }
 
 fn linear(c: &mut Choices) -> Plan {
-    let (channels, features) = (c.within(1, 150), c.within(1, 150));
+    let (channels, features) = (c.size(1, 150), c.size(1, 150));
     let layer = Layer::linear("linear", channels, features).bias(!c.once_in(3));
     match c.once_in(2) {
-        true => one(layer.into(), vec![c.within(1, 70), channels]),
+        true => one(layer.into(), vec![c.size(1, 70), channels]),
         false => one(layer.dim(1).into(), any(c, channels)),
     }
 }
@@ -268,7 +269,7 @@ fn linear(c: &mut Choices) -> Plan {
 /// To a size or by a factor, of every mode.
 fn upsample(c: &mut Choices) -> Plan {
     let dimensions = c.within(1, 3);
-    let channels = c.within(1, 12);
+    let channels = c.size(1, 12);
     let input = shape(c, channels, dimensions, 1, [400, 20, 6][dimensions - 1]);
     let spec = match c.once_in(2) {
         true => UpsampleSpec::size(c.within(1, [900, 40, 12][dimensions - 1])),
@@ -289,19 +290,19 @@ fn upsample(c: &mut Choices) -> Plan {
 }
 
 fn of_groups(c: &mut Choices) -> Plan {
-    let (groups, channels) = (c.within(1, 9), c.within(1, 12));
+    let (groups, channels) = (c.size(1, 9), c.size(1, 12));
     let layer = group_norm(c, "norm", groups);
     one(layer, any(c, groups * channels))
 }
 
 fn of_channels(c: &mut Choices) -> Plan {
-    let (layer, channels, dimensions) = (instance_norm(c, "norm"), c.within(1, 12), c.within(1, 3));
+    let (layer, channels, dimensions) = (instance_norm(c, "norm"), c.size(1, 12), c.within(1, 3));
     let most = [3000, 60, 14][dimensions - 1];
     one(layer, shape(c, channels, dimensions, 2, most))
 }
 
 fn of_samples(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 12);
+    let channels = c.size(1, 12);
     let input = any(c, channels);
     // Of samples, of the last axes, or of the channels.
     let first = c.within(1, input.len() - 1);
@@ -313,29 +314,29 @@ fn of_samples(c: &mut Choices) -> Plan {
 
 fn by_statistics(c: &mut Choices) -> Plan {
     if c.once_in(2) {
-        let (layer, channels) = (batch_norm_by_batch(c, "norm"), c.within(1, 20));
+        let (layer, channels) = (batch_norm_by_batch(c, "norm"), c.size(1, 20));
         let dimensions = c.within(1, 3);
         let most = [3000, 60, 14][dimensions - 1];
         return one(layer, shape(c, channels, dimensions, 2, most));
     }
-    let (layer, channels) = (batch_norm(c, "norm"), c.within(1, 20));
+    let (layer, channels) = (batch_norm(c, "norm"), c.size(1, 20));
     one(layer, any(c, channels))
 }
 
 fn scale(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 20);
+    let channels = c.size(1, 20);
     one(Layer::scale("scale").into(), any(c, channels))
 }
 
 fn prelu(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 20);
+    let channels = c.size(1, 20);
     let slopes = c.of([1, channels]);
     one(Layer::prelu("prelu", slopes).into(), any(c, channels))
 }
 
 /// An operation with a residual, with a constant, the pointwise function `number`, or with a parameter.
 fn arithmetic(c: &mut Choices, number: u32, layer: fn(Other) -> Layer) -> Plan {
-    let channels = c.within(1, 20);
+    let channels = c.size(1, 20);
     match c.below(3) {
         0 => one(layer("other".into()), any(c, channels)),
         1 => pointwise(c, number),
@@ -344,16 +345,16 @@ fn arithmetic(c: &mut Choices, number: u32, layer: fn(Other) -> Layer) -> Plan {
 }
 
 fn pool(c: &mut Choices, dimensions: usize, layer: fn(&mut Choices, usize) -> Layer) -> Plan {
-    let (channels, layer) = (c.within(1, 6), layer(c, 8 - dimensions));
+    let (channels, layer) = (c.size(1, 6), layer(c, 8 - dimensions));
     let most = [60, 18][dimensions - 2];
     one(layer, shape(c, channels, dimensions, 1, most))
 }
 
 fn over_axes(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 300);
+    let channels = c.size(1, 300);
     let mut input = any(c, channels);
     // Planes short enough for this many.
-    while input.iter().product::<usize>() > 200_000 {
+    while input.len() > 2 && input.iter().product::<usize>() > 200_000 {
         input.pop();
     }
     one(reduction(c, input.len()), input)
@@ -361,10 +362,10 @@ fn over_axes(c: &mut Choices) -> Plan {
 
 /// A softmax, or its logarithm, over any neighbouring axes.
 fn shares(c: &mut Choices, layer: fn(&[isize]) -> Layer) -> Plan {
-    let channels = c.within(1, 300);
+    let channels = c.size(1, 300);
     let mut input = any(c, channels);
     // Planes short enough for this many.
-    while input.iter().product::<usize>() > 200_000 {
+    while input.len() > 2 && input.iter().product::<usize>() > 200_000 {
         input.pop();
     }
     let first = c.within(1, input.len() - 1);
@@ -377,7 +378,7 @@ fn shares(c: &mut Choices, layer: fn(&[isize]) -> Layer) -> Plan {
 }
 
 fn pointwise(c: &mut Choices, number: u32) -> Plan {
-    let (layer, channels) = (function(c, number), c.within(1, 20));
+    let (layer, channels) = (function(c, number), c.size(1, 20));
     one(layer, any(c, channels))
 }
 

@@ -11,6 +11,7 @@ mod families;
 mod generated_case;
 mod judge;
 mod layers;
+mod planned;
 mod values;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 pub use families::{FAMILIES, Family};
 pub use generated_case::GeneratedCase;
 pub use judge::{Target, Verdict};
+pub use planned::{Planned, Problem, Recorded};
 
 /// Which cases are to be done, where, and for how long.
 #[derive(Debug, Clone)]

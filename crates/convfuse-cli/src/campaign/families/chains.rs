@@ -12,8 +12,8 @@ use super::super::layers::{
 use super::{Plan, any_transposed, bounds, of_graph, shape};
 
 pub(super) fn kernelbench_85(c: &mut Choices) -> Plan {
-    let (groups, of_group) = (c.within(1, 2), c.within(1, 19));
-    let (norm_groups, m) = (c.within(1, 3), c.within(1, 24));
+    let (groups, of_group) = (c.size(1, 2), c.size(1, 19));
+    let (norm_groups, m) = (c.size(1, 3), c.size(1, 24));
     let kernel_size = c.each(1, 4);
     let conv = usual_conv(c, "conv", groups, groups * norm_groups * m, kernel_size);
     let window = c.each(1, 7);
@@ -44,7 +44,7 @@ pub(super) fn kernelbench_85(c: &mut Choices) -> Plan {
 }
 
 pub(super) fn kernelbench_79(c: &mut Choices) -> Plan {
-    let (groups, of_group, k) = (c.within(1, 2), c.within(1, 19), c.within(1, 70));
+    let (groups, of_group, k) = (c.size(1, 2), c.size(1, 19), c.size(1, 70));
     let kernel_size = c.each(1, 3);
     let conv = usual_conv(c, "conv", groups, groups * k, kernel_size);
     let chain = KernelBench79 {
@@ -76,7 +76,7 @@ pub(super) fn one_launch_85(c: &mut Choices) -> Plan {
         clamp: bounds(c),
         ..KernelBench85::default()
     };
-    let (height, n) = (c.within(10, 133), c.within(1, 4));
+    let (height, n) = (c.size(10, 133), c.size(1, 4));
     of_graph(chain.chain(), &[n, 8, height, 128])
 }
 
@@ -89,7 +89,7 @@ pub(super) fn one_launch_79(c: &mut Choices) -> Plan {
         clamp: bounds(c),
         ..KernelBench79::default()
     };
-    let (depth, height, n) = (c.within(3, 24), c.within(3, 40), c.within(1, 4));
+    let (depth, height, n) = (c.size(3, 24), c.size(3, 40), c.size(1, 4));
     of_graph(chain.chain(), &[n, 3, depth, height, 32])
 }
 
@@ -149,8 +149,8 @@ fn block<const D: usize>(
 where
     Layer: From<ConvLayer<D>>,
 {
-    let (groups, of_group) = (c.within(1, 2), c.within(1, most[0]));
-    let (norm_groups, m) = (c.within(1, 4), c.within(1, most[1]));
+    let (groups, of_group) = (c.size(1, 2), c.size(1, most[0]));
+    let (norm_groups, m) = (c.size(1, 4), c.size(1, most[1]));
     let kernel_size = c.each(1, most_extent);
     let out_channels = groups * norm_groups * m;
     let mut layers = vec![Layer::from(usual_conv(
@@ -204,7 +204,7 @@ fn conv_block(
 
 /// Many channels and pixels, as warp-specialized tiles need them.
 pub(super) fn wide(c: &mut Choices) -> Plan {
-    let channels = [c.within(4, 24) * 8, c.within(8, 48) * 8];
+    let channels = [c.size(4, 24) * 8, c.size(8, 48) * 8];
     let kernel_size = c.of([[1, 1], [3, 3], [1, 3]]);
     let input = shape(c, channels[0], 2, 8, 40);
     conv_block(c, channels, kernel_size, input)
@@ -212,7 +212,7 @@ pub(super) fn wide(c: &mut Choices) -> Plan {
 
 /// Few pixels, and sums that may be split over the blocks of a cluster.
 pub(super) fn long_sums(c: &mut Choices) -> Plan {
-    let channels = [c.within(128, 1100), c.within(16, 300)];
+    let channels = [c.size(128, 1100), c.size(16, 300)];
     let kernel_size = c.of([[1, 1], [3, 3]]);
     let input = shape(c, channels[0], 2, 3, 12);
     conv_block(c, channels, kernel_size, input)
@@ -220,15 +220,46 @@ pub(super) fn long_sums(c: &mut Choices) -> Plan {
 
 /// Hundreds of tiles a sample.
 pub(super) fn many_tiles(c: &mut Choices) -> Plan {
-    let channels = [c.within(1, 4), c.within(1, 20)];
+    let channels = [c.size(1, 4), c.size(1, 20)];
     let kernel_size = c.of([[1, 1], [2, 2], [3, 3]]);
     let mut input = shape(c, channels[0], 2, 90, 300);
     input[0] = 1;
     conv_block(c, channels, kernel_size, input)
 }
 
+/// A convolution as image networks have them, and what follows it.
+pub(super) fn networks(c: &mut Choices) -> Plan {
+    let (channels, is_depthwise) = (8 * c.size(1, 12), c.once_in(3));
+    let filters = if is_depthwise {
+        channels
+    } else {
+        8 * c.size(1, 12)
+    };
+    let extent = c.of([3, 1, 5, 7]);
+    let conv = ConvLayer::new("conv", filters, [extent; 2]).attributes(
+        Conv2dSpec::default()
+            .padding([c.of([extent / 2, 0]); 2])
+            .stride([c.of([1, 2, 4]); 2])
+            .groups(if is_depthwise { channels } else { 1 }),
+    );
+    let mut layers = vec![Layer::from(conv.bias(c.once_in(2)))];
+    match c.below(3) {
+        0 => {
+            let number = c.below(4);
+            layers.extend([batch_norm(c, "norm"), function(c, number)]);
+        }
+        1 => layers.extend([batch_norm(c, "norm"), Layer::add("shortcut"), Layer::relu()]),
+        _ => layers.extend(behind(c, 8, filters, 2)),
+    }
+    Plan {
+        layers,
+        input: shape(c, channels, 2, 7, 40),
+        output: None,
+    }
+}
+
 pub(super) fn depthwise(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 24);
+    let channels = c.size(1, 24);
     let kernel_size = c.each::<2>(1, 5);
     let conv = usual_conv(c, "conv", channels, channels, kernel_size);
     let mut layers = vec![Layer::from(conv)];
@@ -242,7 +273,7 @@ pub(super) fn depthwise(c: &mut Choices) -> Plan {
 
 /// A convolution, perhaps a batch norm, perhaps a function: what is done in one launch without statistics.
 pub(super) fn alone(c: &mut Choices) -> Plan {
-    let (groups, of_group, m) = (c.within(1, 2), c.within(1, 40), c.within(1, 70));
+    let (groups, of_group, m) = (c.size(1, 2), c.size(1, 40), c.size(1, 70));
     let kernel_size = c.each::<2>(1, 4);
     let conv = usual_conv(c, "conv", groups, groups * m, kernel_size);
     let mut layers = vec![Layer::from(conv)];
@@ -301,7 +332,7 @@ pub(super) fn transposed(c: &mut Choices) -> Plan {
 
 /// What other libraries leave to fuse: chains without a convolution.
 pub(super) fn tails(c: &mut Choices) -> Plan {
-    let (norm_groups, m) = (c.within(1, 4), c.within(1, 20));
+    let (norm_groups, m) = (c.size(1, 4), c.size(1, 20));
     let (mut scales, mut inputs) = (vec!["early"], vec!["residual"]);
     let mut layers = functions(c, 1, &mut scales, &mut inputs);
     layers.extend(behind(c, norm_groups, norm_groups * m, 2));
@@ -317,7 +348,7 @@ pub(super) fn tails(c: &mut Choices) -> Plan {
 
 /// A convolution of images, perhaps a norm, a function and a pool, and what is made of all of its positions.
 pub(super) fn classifiers(c: &mut Choices) -> Plan {
-    let (channels, filters) = (c.within(1, 40), 8 * c.within(1, 5));
+    let (channels, filters) = (c.size(1, 40), 8 * c.size(1, 5));
     let input = shape(c, channels, 2, 2, 9);
     let mut layers = vec![Layer::from(Layer::conv2d("conv", filters, 3).padding(1))];
     match c.below(3) {
@@ -335,7 +366,7 @@ pub(super) fn classifiers(c: &mut Choices) -> Plan {
         }
         false => input[2] * input[3],
     };
-    let hidden = c.within(1, 40);
+    let hidden = c.size(1, 40);
     layers.extend([
         Layer::flatten(),
         Layer::linear("first", filters * positions, hidden).into(),

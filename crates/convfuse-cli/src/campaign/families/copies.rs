@@ -7,20 +7,20 @@ use super::super::choices::Choices;
 use super::{Plan, any, one, shape};
 
 pub(super) fn flatten(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 20);
+    let channels = c.size(1, 20);
     one(Layer::flatten(), any(c, channels))
 }
 
 /// To one to four axes, in any order, of which one may be left.
 pub(super) fn reshape(c: &mut Choices) -> Plan {
     let axes = c.within(1, 4);
-    let mut shape: Vec<isize> = (0..axes).map(|_| c.within(1, 9) as isize).collect();
+    let mut shape: Vec<isize> = (0..axes).map(|_| c.size(1, 9) as isize).collect();
     let features: isize = shape.iter().product();
     if c.once_in(2) {
         shape[c.within(0, axes - 1)] = -1;
     }
     let of_channel = c.within(1, 9);
-    let channels = features as usize * c.within(1, 3);
+    let channels = features as usize * c.size(1, 3);
     match shape.contains(&-1) {
         true => one(
             Layer::reshape(&shape),
@@ -61,7 +61,7 @@ pub(super) fn pad(c: &mut Choices) -> Plan {
 
 /// The input and others of its shape, by a few names, along any axis but the batch.
 pub(super) fn cat(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 20);
+    let channels = c.size(1, 20);
     let input = any(c, channels);
     let others = c.within(1, 4);
     let names: Vec<&str> = (0..others)
@@ -71,7 +71,7 @@ pub(super) fn cat(c: &mut Choices) -> Plan {
 }
 
 pub(super) fn narrow(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 40);
+    let channels = c.size(1, 40);
     let input = any(c, channels);
     let dim = c.within(1, input.len() - 1);
     let start = c.within(0, input[dim] - 1);
@@ -80,14 +80,14 @@ pub(super) fn narrow(c: &mut Choices) -> Plan {
 }
 
 pub(super) fn gate(c: &mut Choices) -> Plan {
-    let channels = c.within(1, 40);
+    let channels = c.size(1, 40);
     let gate = GateLayer::new("gate");
     let gate = if c.once_in(2) { gate.dim(1) } else { gate };
     one(Layer::from(gate), any(c, channels))
 }
 
 pub(super) fn channel_shuffle(c: &mut Choices) -> Plan {
-    let (groups, of_group, dimensions) = (c.within(1, 9), c.within(1, 12), c.within(1, 3));
+    let (groups, of_group, dimensions) = (c.size(1, 9), c.size(1, 12), c.within(1, 3));
     let most = [3000, 60, 14][dimensions - 1];
     let input = shape(c, groups * of_group, dimensions, 1, most);
     one(Layer::channel_shuffle(groups), input)

@@ -1,0 +1,122 @@
+//! `cargo xtask mutants`: which mistakes in launches and choices the record of launches would not notice.
+
+mod known;
+mod transform;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use quote::ToTokens;
+use syn::visit_mut::VisitMut;
+use xshell::{Shell, cmd};
+
+use known::Known;
+use transform::{Mutant, Mutator};
+
+/// What is mutated.
+const MUTATED: [&str; 3] = [
+    "crates/launch-config/src",
+    "host/src/lowering",
+    "host/src/operators",
+];
+
+/// The manifests of its packages.
+const MANIFESTS: [&str; 2] = ["crates/launch-config/Cargo.toml", "host/Cargo.toml"];
+
+/// Whether a file of the repository is mutated.
+fn is_mutated(file: &str) -> bool {
+    let mut folders = MUTATED.iter();
+    folders.any(|folder| Path::new(file).starts_with(folder))
+        && file.ends_with(".rs")
+        && !file.contains("tests")
+}
+
+/// Copies the repository, writes mutants into the copy, and has the copy find problems for which each of
+/// them launches something else.
+pub(crate) fn run(root: &Path, arguments: &[std::ffi::OsString]) -> Result<()> {
+    let copy = root.join("target/mutants");
+    let tree = copy.join("tree");
+    let sh = Shell::new()?;
+    sh.change_dir(root);
+    let listed = cmd!(sh, "git ls-files --cached --others --exclude-standard").read()?;
+    let files: Vec<&str> = listed
+        .lines()
+        .filter(|file| root.join(file).is_file())
+        .collect();
+    let known = Known::of(root, &files)?;
+    let mut mutants = Vec::new();
+    for file in &files {
+        let text = fs::read(root.join(file)).with_context(|| (*file).to_owned())?;
+        let is_mutated = MUTATED
+            .iter()
+            .any(|folder| Path::new(file).starts_with(folder))
+            && file.ends_with(".rs")
+            && !file.contains("tests");
+        let text = match is_mutated {
+            true => mutate(file, &String::from_utf8(text)?, &known, &mut mutants)?.into_bytes(),
+            false if MANIFESTS.contains(file) => {
+                let text = String::from_utf8(text)?;
+                let own = "[dependencies]\nmutants = { path = \"ROOT/crates/mutants\" }\n"
+                    .replace("ROOT", &tree.to_string_lossy());
+                text.replacen("[dependencies]\n", &own, 1).into_bytes()
+            }
+            false => text,
+        };
+        write_changed(&tree.join(file), &text)?;
+    }
+    let listed = copy.join("mutants.tsv");
+    fs::write(&listed, table(&mutants))?;
+    println!("{} mutants", mutants.len());
+    let record = root.join("tests/launches.jsonl");
+    let left = root.join("tests/launches_unnoticed.txt");
+    sh.change_dir(&tree);
+    let target = copy.join("target");
+    cmd!(
+        sh,
+        "cargo run --quiet --package convfuse-cli --example mutants
+            --config profile.dev.debug=false --config profile.dev.package.convfuse-kernels-gpu.opt-level=0
+            --config profile.dev.opt-level=2 --target-dir {target}
+            -- {listed} {record} {left} {arguments...}"
+    )
+    .env("CUDA_BUILDER_RUSTC", "none")
+    .run()?;
+    Ok(())
+}
+
+/// Writes a file unless it is what it was, so that it is not compiled again.
+fn write_changed(path: &PathBuf, text: &[u8]) -> Result<()> {
+    if fs::read(path).is_ok_and(|before| before == text) {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    Ok(fs::write(path, text)?)
+}
+
+fn mutate(file: &str, text: &str, known: &Known, mutants: &mut Vec<Mutant>) -> Result<String> {
+    let mut source = syn::parse_file(text).with_context(|| file.to_owned())?;
+    Mutator::new(known, file, mutants).visit_file_mut(&mut source);
+    // Mutants stand in parentheses, whether these are needed or not.
+    Ok(format!(
+        "#![allow(warnings, arithmetic_overflow, unconditional_panic)]\n{}",
+        source.to_token_stream()
+    ))
+}
+
+fn table(mutants: &[Mutant]) -> String {
+    let mut text = String::new();
+    for Mutant {
+        file,
+        function,
+        line,
+        from,
+        to,
+    } in mutants
+    {
+        let _ = writeln!(text, "{file}:{line}\t{function}\t{from}\t{to}");
+    }
+    text
+}
