@@ -46,6 +46,7 @@ mod pointwise;
 mod pool;
 mod prelu;
 mod properties;
+mod recorded_launches;
 mod reduced;
 mod refusals;
 mod repeats;
@@ -87,6 +88,7 @@ fn main() {
         partitions::trials(),
         peak::trials(),
         planned_launches::trials(),
+        recorded_launches::trials(),
         plans::trials(),
         pointwise::trials(),
         pool::trials(),

@@ -4,8 +4,6 @@ mod copies;
 mod renewed;
 
 use std::collections::VecDeque;
-#[cfg(any(test, feature = "lab"))]
-use std::fmt;
 
 use cuda_std::tensor_map::{MapMode, TensorMap};
 use cuda_std::{Family, Instance, KernelArgs};
@@ -430,7 +428,7 @@ struct Typed<A: 'static, R> {
 
 impl<A: KernelArgs, R: Arguments<A>> Launch for Typed<A, R> {
     #[cfg(any(test, feature = "lab"))]
-    fn write_arguments(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_arguments(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.arguments.write(f)
     }
 

@@ -40,11 +40,12 @@ impl Known {
         let mut reader = Reader::default();
         for file in files {
             let is_source = ["crates/", "kernels-gpu/src", "host/src"];
-            if file.ends_with(".rs") && is_source.iter().any(|folder| file.starts_with(folder)) {
-                if let Ok(source) = syn::parse_file(&fs::read_to_string(root.join(file))?) {
-                    reader.stays = !is_mutated(file);
-                    reader.visit_file(&source);
-                }
+            if file.ends_with(".rs")
+                && is_source.iter().any(|folder| file.starts_with(folder))
+                && let Ok(source) = syn::parse_file(&fs::read_to_string(root.join(file))?)
+            {
+                reader.stays = !is_mutated(file);
+                reader.visit_file(&source);
             }
         }
         let Reader {

@@ -80,8 +80,8 @@ impl Choices {
         first + self.below((last - first + 1) as u32) as usize
     }
 
-    /// A number of channels, samples or positions: one of `first..=last`, of which `first` is the simplest, or
-    /// up to 64 times as many, and a multiple of 8 as often as not.
+    /// A number of channels, samples or positions: one of `first..=last`, of which `first` is the simplest,
+    /// or up to 64 times as many, and a multiple of 8 as often as not.
     pub(super) fn size(&mut self, first: usize, last: usize) -> usize {
         if !self.any_size {
             return self.within(first, last);

@@ -1,8 +1,5 @@
 //! Problems whose launches are planned, and not run: of any size, for any device.
 
-use std::path::Path;
-use std::{fs, io};
-
 use convfuse::graph::Graph;
 use convfuse::model::{Precision, Strategy};
 use convfuse::{DType, DeviceProperties, Error, Options, lab};
@@ -48,7 +45,7 @@ impl Problem {
             input,
             ..
         } = self;
-        let properties = DeviceProperties::named(device).ok_or("no such device")?;
+        let properties = DeviceProperties::named(device).map_err(|error| error.to_string())?;
         let mut dtypes = DTYPES.into_iter();
         let dtype = dtypes
             .find(|known| known.to_string() == *dtype)
@@ -97,19 +94,12 @@ impl Recorded {
         }
     }
 
-    /// The records of a file, which has one a line.
+    /// The records of a text, which has one a line.
     ///
     /// # Errors
-    /// If it is not one of records. A file that is not there has none.
-    pub fn read(path: &Path) -> io::Result<Vec<Recorded>> {
-        match fs::read_to_string(path) {
-            Ok(text) => text
-                .lines()
-                .map(|line| Ok(serde_json::from_str(line)?))
-                .collect(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+    /// If it is not one of records.
+    pub fn parse(text: &str) -> serde_json::Result<Vec<Recorded>> {
+        text.lines().map(serde_json::from_str).collect()
     }
 
     /// Its line of a file.
@@ -181,6 +171,8 @@ impl Planned {
             input[0] = 0;
         }
         let graph = graph(input[1], &layers, output).ok()?;
+        // As it is written down: JSON has no infinity.
+        let graph: Graph = serde_json::from_value(serde_json::to_value(graph).ok()?).ok()?;
         let strategies = Strategy::all(&graph).len() as u32;
         let strategy = (c.once_in(4) && strategies > 0).then(|| c.below(strategies) as usize);
         let channels_last = channels_last && input.len() > 2;
