@@ -10,7 +10,6 @@ pub use inputs::InputsError;
 use op_spec::graph::Graph;
 
 use crate::contract::LaunchError;
-use crate::device::DeviceProperties;
 use crate::dtype::DType;
 
 /// The error type of the library.
@@ -110,10 +109,12 @@ pub enum Error {
     },
 
     /// No properties are known of a device of this name.
-    #[error("device is {name}, must be one of {}", DeviceProperties::names())]
+    #[error("device is {name}, must be one of {known}")]
     UnknownDevice {
         /// The name.
         name: String,
+        /// The names of those that are known.
+        known: String,
     },
 
     /// The device is older than all kernels in this build.

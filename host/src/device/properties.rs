@@ -100,16 +100,12 @@ impl DeviceProperties {
             .filter(|word| !Self::FURTHER_WORDS.contains(word))
             .collect();
         let known = Self::NAMED.iter().find(|(known, _)| *known == short);
+        let names: Vec<&str> = Self::NAMED.iter().map(|(name, _)| *name).collect();
         let unknown = || Error::UnknownDevice {
             name: name.to_owned(),
+            known: names.join(", "),
         };
         known.map(|&(_, properties)| properties).ok_or_else(unknown)
-    }
-
-    /// The names that are known.
-    pub(crate) fn names() -> String {
-        let names: Vec<&str> = Self::NAMED.iter().map(|(name, _)| *name).collect();
-        names.join(", ")
     }
 
     /// Those of the emulator's device of this architecture.

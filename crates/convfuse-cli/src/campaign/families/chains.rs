@@ -229,17 +229,17 @@ pub(super) fn many_tiles(c: &mut Choices) -> Plan {
 
 /// A convolution as image networks have them, and what follows it.
 pub(super) fn networks(c: &mut Choices) -> Plan {
-    let (channels, is_depthwise) = (8 * c.size(1, 12), c.once_in(3));
+    let (channels, is_depthwise) = (8 * c.size(1, 12), c.below(3) == 0);
     let filters = if is_depthwise {
         channels
     } else {
         8 * c.size(1, 12)
     };
-    let extent = c.of([3, 1, 5, 7]);
+    let extent = c.of([1, 3, 5, 7]);
     let conv = ConvLayer::new("conv", filters, [extent; 2]).attributes(
         Conv2dSpec::default()
-            .padding([c.of([extent / 2, 0]); 2])
-            .stride([c.of([1, 2, 4]); 2])
+            .padding([c.of([0, extent / 2]); 2])
+            .stride([c.of([4, 2, 1]); 2])
             .groups(if is_depthwise { channels } else { 1 }),
     );
     let mut layers = vec![Layer::from(conv.bias(c.once_in(2)))];
