@@ -51,7 +51,6 @@ struct Search {
     unnoticed: Vec<AtomicBool>,
     asked: Vec<AtomicU32>,
     recorded: Mutex<Vec<Recorded>>,
-    tried: AtomicU64,
 }
 
 impl Search {
@@ -64,7 +63,6 @@ impl Search {
     /// Records the problem if it notices a mutant that was not noticed yet. Returns whether its neighbours
     /// are worth trying.
     fn consider(&self, problem: &Problem, number: u64) -> bool {
-        self.tried.fetch_add(1, Ordering::Relaxed);
         let launches = || problem.launches();
         let (right, asked, questions) = mutants::asked(|| attempt(launches));
         let Some(Ok(right)) = right else {
@@ -121,7 +119,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         unnoticed: listed.iter().map(|_| AtomicBool::new(true)).collect(),
         asked: listed.iter().map(|_| AtomicU32::new(0)).collect(),
         recorded: Mutex::new(Vec::new()),
-        tried: AtomicU64::new(0),
     };
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
