@@ -153,18 +153,7 @@ impl Explanation {
     /// What would run by this query with parameters that are stored as these element types, in the order of
     /// the graph's table.
     pub(super) fn of_query(query: Query<'_>, stored: &[DType]) -> Result<Explanation> {
-        let device = Device::cpu();
-        for (parameter, &dtype) in query.graph.parameters().iter().zip(stored) {
-            device.bytes_of(&parameter.shape, dtype)?;
-        }
-        let chosen = lowering::choose(query)?;
-        let program = program_of(
-            query,
-            &device,
-            query.orders,
-            Source::Absent(stored),
-            &chosen,
-        )?;
+        let (chosen, program) = planned(query, stored)?;
         Ok(Explanation::new(query, chosen, &program))
     }
 
@@ -201,6 +190,32 @@ impl Explanation {
     }
 }
 
+/// Calls `f` with the query of a graph whose first input has this shape and lies in memory as if its axes
+/// came in the order `axes`, the outermost first, and whose further ones are dense.
+#[cfg(any(test, feature = "lab"))]
+fn with_axes<R>(
+    graph: &Graph,
+    dtype: DType,
+    input: &[usize],
+    axes: &[usize],
+    options: &Options,
+    properties: &DeviceProperties,
+    f: impl FnOnce(Query<'_>, &[DType]) -> Result<R>,
+) -> Result<R> {
+    let mut orders = vec![Order::Dense; 1 + graph.inputs().len()];
+    orders[0] = Order::of_axes(input, axes)?;
+    let query = Query {
+        graph,
+        problem: &graph.problem(input)?,
+        dtype,
+        orders: &orders,
+        given: &[],
+        properties,
+        options,
+    };
+    f(query, &vec![dtype; graph.parameters().len()])
+}
+
 /// What would run on a first input of this shape that lies in memory as if its axes came in the order `axes`,
 /// the outermost first, and on further ones that are dense, on a device of these properties.
 ///
@@ -215,18 +230,8 @@ pub fn explain_axes(
     options: &Options,
     properties: &DeviceProperties,
 ) -> Result<Explanation> {
-    let mut orders = vec![Order::Dense; 1 + graph.inputs().len()];
-    orders[0] = Order::of_axes(input, axes)?;
-    let query = Query {
-        graph,
-        problem: &graph.problem(input)?,
-        dtype,
-        orders: &orders,
-        given: &[],
-        properties,
-        options,
-    };
-    Explanation::of_query(query, &vec![dtype; graph.parameters().len()])
+    let explain = Explanation::of_query;
+    with_axes(graph, dtype, input, axes, options, properties, explain)
 }
 
 /// The launches of [`explain_axes`], a line each: kernel, grid, block, shared memory, and all arguments.
@@ -243,26 +248,24 @@ pub fn launches_axes(
     options: &Options,
     properties: &DeviceProperties,
 ) -> Result<Vec<String>> {
-    let mut orders = vec![Order::Dense; 1 + graph.inputs().len()];
-    orders[0] = Order::of_axes(input, axes)?;
-    let query = Query {
-        graph,
-        problem: &graph.problem(input)?,
-        dtype,
-        orders: &orders,
-        given: &[],
-        properties,
-        options,
+    let launches = |query: Query<'_>, stored: &[DType]| {
+        let (_, program) = planned(query, stored)?;
+        let steps = program.steps().iter();
+        Ok(steps.map(|step| format!("{step:?}")).collect())
     };
-    let stored = vec![dtype; graph.parameters().len()];
+    with_axes(graph, dtype, input, axes, options, properties, launches)
+}
+
+/// The regions that are chosen for a query, and their program, which has no parameters.
+fn planned(query: Query<'_>, stored: &[DType]) -> Result<(Vec<Chosen>, Program)> {
+    let device = Device::cpu();
+    for (parameter, &dtype) in query.graph.parameters().iter().zip(stored) {
+        device.bytes_of(&parameter.shape, dtype)?;
+    }
     let chosen = lowering::choose(query)?;
-    let source = Source::Absent(&stored);
-    let program = program_of(query, &Device::cpu(), query.orders, source, &chosen)?;
-    Ok(program
-        .steps()
-        .iter()
-        .map(|step| format!("{step:?}"))
-        .collect())
+    let source = Source::Absent(stored);
+    let program = program_of(query, &device, query.orders, source, &chosen)?;
+    Ok((chosen, program))
 }
 
 /// The kernels of a model's launches for inputs of these shapes that are dense, in order. Of a program that
