@@ -28,6 +28,12 @@ plain_functions! {
     #[must_use]
     fn to_compiler(value: u32) -> u32 = backend::opaque_to_compiler(value);
 
+    /// `a * b`, computed behind this call, and in each turn of a loop that contains it. With a sum behind it,
+    /// it is one instruction, of which the compiler makes several where it does not see that upper halves are
+    /// zero. `mul.wide.u32`.
+    #[must_use]
+    fn wide_product(a: u32, b: u32) -> u64 = backend::opaque_wide_product(a, b);
+
     /// Tells the assembler to leave a loop as it is, at the start of whose body this stands: it unrolls short
     /// ones four times, whatever a loop is that the compiler was kept from unrolling. `.pragma "nounroll"`.
     ///

@@ -202,6 +202,7 @@ backend_functions! {
     fn wait_group[const N: u32]() = copies::wait_groups(N as usize, Location::caller());
     fn wait_all() = copies::wait_all(Location::caller());
     fn opaque_to_compiler(value: u32) -> u32 = value;
+    fn opaque_wide_product(a: u32, b: u32) -> u64 = u64::from(a) * u64::from(b);
 }
 
 pub(crate) fn not_unrolled() {}

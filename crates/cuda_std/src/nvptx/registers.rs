@@ -29,6 +29,17 @@ pub(crate) fn opaque_to_compiler(value: u32) -> u32 {
     same
 }
 
+#[inline(always)]
+pub(crate) fn opaque_wide_product(a: u32, b: u32) -> u64 {
+    let product;
+    // Not `pure`, as above.
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!("mul.wide.u32 {0}, {1}, {2};", lateout(reg64) product, in(reg32) a, in(reg32) b, options(nomem, nostack, preserves_flags));
+    }
+    product
+}
+
 instructions! {
     /// Says something to the assembler, and does nothing.
     [nomem] fn not_unrolled() = ".pragma \"nounroll\";";

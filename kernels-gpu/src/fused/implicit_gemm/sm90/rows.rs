@@ -133,10 +133,9 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
 }
 const _: () = assert!(ROWS_IN_FLIGHT == 8 && WARP_FILTERS == 2 * ROWS_IN_FLIGHT as u32);
 
-/// `to`, `planes` planes of `spatial` elements further: a multiplication that waits for no other plane's.
+/// `to`, `planes` planes of `spatial` elements further.
 #[inline(always)]
 pub(super) fn planes_behind<T>(to: *mut T, spatial: u32, planes: u32) -> *mut T {
-    let bytes = opaque::to_compiler(planes * size_of::<T>() as u32);
-    let bytes = u64::from(spatial) * u64::from(bytes);
-    to.cast::<u8>().wrapping_add(bytes as usize).cast()
+    let bytes = opaque::wide_product(spatial, planes * size_of::<T>() as u32);
+    to.wrapping_byte_add(bytes as usize)
 }
