@@ -25,8 +25,7 @@ bugs! {
         warp_specialized_moments_together_lie_where_each_channel_has_one, warp_specialized_tiles::moments_together::<f16>,
             "let at = «(self.plane(filter) >> shift)» * parts" => "self.plane(filter)";
         warp_specialized_moments_take_unused_pixels, implicit_gemm::warp_specialized::<f16>,
-            r#"let is_whole =
-            «g.tile_pixels() == WARP_SPECIALIZED.pixels() && is_within(&self.made(), self.place)»;"#
+            "«self.g.tile_pixels() == WARP_SPECIALIZED.pixels() && is_within(&self.made(), self.place)»"
                 => "is_within(&self.made(), self.place)";
         warp_specialized_results_are_overwritten_while_they_are_written, implicit_gemm::warp_specialized::<f16>,
             "                // All lanes have read the previous staged tile.\n                «warp::sync_warp(warp::ALL_LANES);»"

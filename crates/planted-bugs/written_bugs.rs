@@ -6,9 +6,9 @@ bugs! {
         shuffled_rows_meet_the_residual_of_the_first, conv_transpose_shuffled::matches::<Bf16x3>,
             "residuals = [«residuals[1]», residuals[2]" => "residuals[0]";
         shuffled_columns_are_all_the_first_of_a_pixel, conv_transpose_shuffled::matches::<Bf16x3>,
-            "<< shuffle.shift) + «shuffle.phase(filter)»" => "0";
+            "<< shift) + («filter & ((1 << shift) - 1)»);" => "0";
         shuffled_rows_are_of_the_first_slice_of_a_tile, conv_transpose_shuffled::matches::<Bf16x3>,
-            "self.first_slice() + «d * g.outputs_d»" => "0";
+            "let in_tile = «d * self.g.outputs_d * shuffle.slice» +" => "0";
         shuffled_channels_beyond_the_last_are_written, conv_transpose_shuffled::matches::<Bf16x3>,
             "if «(i as u32) < left» {" => "true";
         shuffled_columns_beyond_the_output_are_written, conv_transpose_shuffled::matches::<Bf16x3>,
@@ -19,26 +19,37 @@ bugs! {
         lists_have_the_gain_of_the_filter, conv_transpose_shuffled::matches::<Bf16x3>,
             "let channel = «filter >> shift»;" => "filter";
     "fused/implicit_gemm/sm90/reduced.rs":
-        reduced_windows_have_rows_beside_the_output, implicit_gemm_reduced::matches::<ScaledF16>,
-            "«(conv.p - p).min(1 << reduced.log_rows)»," => "1 << reduced.log_rows";
-        reduced_windows_have_columns_beside_the_output, implicit_gemm_reduced::matches::<ScaledF16>,
-            "«(conv.q - q).min(1 << reduced.log_columns)»," => "1 << reduced.log_columns";
         reduced_sets_have_filters_beyond_the_last, implicit_gemm_reduced::matches::<ScaledF16>,
-            "if «filter + i32 * step + of_set < self.filters» {\n                                let from" => "true";
-        reduced_minima_are_maxima, implicit_gemm_reduced::matches::<ScaledF16>,
-            "of_row.map(|value| «value * sign»)" => "value * sign * sign";
+            "if «of_set + behind < self.filters» {" => "of_set < self.filters";
         reduced_sums_are_not_divided, implicit_gemm_reduced::matches::<ScaledF16>,
-            "value / «reduced.divisor»" => "1.0";
+            "1.0 / «reduced.divisor»" => "1.0";
         reduced_windows_are_written_that_the_output_lacks, implicit_gemm_reduced::matches::<ScaledF16>,
             "if of_row >= height || «of_column >= width» {" => "of_column > width";
         reduced_slices_are_the_first_of_a_tile, implicit_gemm_reduced::matches::<ScaledF16>,
             "let z = self.first_slice() + «d * g.outputs_d»;" => "0 * d";
-        reduced_rows_of_windows_are_side_by_side, implicit_gemm_reduced::matches::<ScaledF16>,
-            "from = opaque::to_compiler(from + «pitch»);" => "8";
         reduced_windows_of_other_sets_have_the_filters_of_the_first, implicit_gemm_reduced::matches::<ScaledF16>,
-            "(mut filter, mut to) = («window.filter», window.to);\n        let mut at" => "0 * window.filter";
+            "(mut filter, mut to) = («window.filter», window.to);" => "0 * window.filter";
         reduced_lanes_take_the_windows_of_the_first_again, implicit_gemm_reduced::matches::<ScaledF16>,
             "number = opaque::to_compiler(number + «WARP_THREADS»);\n            if" => "REDUCED_PIXELS";
+    "fused/implicit_gemm/sm90/reduced_pixels.rs":
+        reduced_windows_have_pixels_beside_the_output, implicit_gemm_reduced::matches::<ScaledF16>,
+            "let inside = «self.inside_bits(self.first_half)»;" => "u32::MAX";
+        reduced_sets_have_filters_that_do_not_exist, implicit_gemm_reduced::matches::<ScaledF16>,
+            "let inside = if «filter < self.filters» { inside } else { 0 };" => "true";
+        reduced_sets_lack_half_of_their_filters, implicit_gemm_reduced::matches::<ScaledF16>,
+            "let is_one_row = «reduced.log_filters > LOG_ROWS_OF_SET»;" => "false";
+        reduced_pixels_beside_the_output_are_those_of_the_octet_before, implicit_gemm_reduced::matches::<ScaledF16>,
+            "1 << («2 * n + j») != 0" => "(2 * n + 30 + j) % 32";
+        reduced_minima_are_maxima, implicit_gemm_reduced::matches::<ScaledF16>,
+            "map(|value| «value * reduced.sign»)" => "value";
+        reduced_rows_of_windows_are_side_by_side, implicit_gemm_reduced::matches::<ScaledF16>,
+            "<< («log_pitch - LOG_OCTET»);" => "0 * log_pitch";
+        reduced_columns_are_those_of_one_lane, implicit_gemm_reduced::matches::<ScaledF16>,
+            "if «log_columns > bit as u32 + 1» {" => "log_columns > bit as u32 + 2";
+        reduced_columns_are_of_pixels_of_every_lane, implicit_gemm_reduced::matches::<ScaledF16>,
+            "if «stores» && !(is_one_row" => "true";
+        reduced_windows_are_one_row_apart, implicit_gemm_reduced::matches::<ScaledF16>,
+            "(«log_pitch + log_rows») << log_pitch" => "log_pitch";
     "fused/implicit_gemm/sm90/reduced_fixup.rs":
         reduced_windows_are_not_computed_again, implicit_gemm_reduced::matches::<ScaledF16>,
             "&& «y.load(window.to).to_f32().is_nan()»" => "false";

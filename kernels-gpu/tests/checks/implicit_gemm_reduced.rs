@@ -158,9 +158,13 @@ fn check<F: Operand>(
     };
     ended.epilogue.gain_and_shift = Presence::of(has_norm);
     if is_listed {
-        let mut functions = [Step::plain(Function::Tanh)].into_iter();
+        // All results are above 0, which is what filters that do not exist would give.
+        let steps = [
+            Step::plain(Function::Tanh),
+            Step::new(Function::LeakyRelu, [-0.5, 0.0, 0.0]),
+        ];
         ended.list = OperandList {
-            functions: PointwiseList::take(&mut functions),
+            functions: PointwiseList::take(&mut steps.into_iter()),
             ..OperandList::EMPTY
         };
     }

@@ -71,6 +71,7 @@ mod pixel_rows;
 mod produce;
 mod reduced;
 mod reduced_fixup;
+mod reduced_pixels;
 mod results;
 mod rows;
 mod share;

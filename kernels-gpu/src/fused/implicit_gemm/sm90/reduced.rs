@@ -1,9 +1,9 @@
 //! The store of a warp's results where windows of pixels, and neighbouring filters, are reduced to one
 //! result.
 //!
-//! Results go to rows in shared memory, as f32. From there each lane takes the rows, the columns and the
-//! filters of whole windows. Columns are not reduced in registers before: beside the accumulators of a whole
-//! tile that would spill.
+//! The pixels of a window are reduced in registers (`reduced_pixels`). What they give goes to rows in shared
+//! memory, as f32: a row for each filter, windows side by side. From there each lane takes windows of one set
+//! of filters after another.
 
 use core::marker::PhantomData;
 use core::ptr;
@@ -31,17 +31,15 @@ use super::{Halves, Input, Share, compute};
 use crate::parts::store::{GainAndShift, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
-/// The binary logarithm of the filters of a large set that a lane loads at the same time.
-const LOG_FILTERS_IN_FLIGHT: u32 = 3;
+/// The binary logarithm of the rows of a large set of filters, which a lane loads at the same time. Sets of
+/// twice as many filters have one row for two.
+pub(super) const LOG_ROWS_OF_SET: u32 = 3;
 
-/// Sets of filters of which a lane loads at the same time.
-const SETS: usize = 2;
+/// Smaller sets of filters of which a lane loads at the same time.
+const SETS: usize = 4;
 
 /// The binary logarithm of the pixels of a staged tile.
 const LOG_PIXELS: u32 = REDUCED_PIXELS.trailing_zeros();
-
-/// Octets of pixels of a staged tile.
-const OCTETS: usize = REDUCED_PIXELS as usize / 8;
 
 /// [`implicit_gemm_sm90_store`](fn@super::implicit_gemm_sm90_store) with results that are reduced before they
 /// are written: windows of pixels, and neighbouring filters. Results are rounded to the stored type before,
@@ -121,11 +119,12 @@ pub unsafe fn implicit_gemm_sm90_reduce<
     compute::<S, F, Reduced>(&input, &output, g, mainloop);
 }
 
-/// A window of a staged tile: its first pixel in the tile, and its place in the output.
+/// A window of a staged tile, and its place in the output.
 pub(super) struct Window {
     /// The first of its filters among those of the warp.
     pub(super) filter: u32,
-    pixel: u32,
+    /// Its number among those of the filter.
+    in_filter: u32,
     /// Coordinates of the first pixel in the convolution's output.
     pub(super) first: [u32; 3],
     /// The element of the output.
@@ -144,13 +143,13 @@ pub(super) fn combined(is_sum: bool, a: f32, b: f32) -> f32 {
     if is_sum { a + b } else { math::max_nan(a, b) }
 }
 
-/// The result of a window whose values have been combined.
+/// What makes the result of a window of its values when they have been combined.
 #[inline(always)]
-pub(super) fn finished(reduced: &ReducedResults, value: f32) -> f32 {
+pub(super) fn factor_of(reduced: &ReducedResults) -> f32 {
     if is_sum(reduced) {
-        value / reduced.divisor
+        1.0 / reduced.divisor
     } else {
-        value * reduced.sign
+        reduced.sign
     }
 }
 
@@ -171,24 +170,8 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
 
     /// The rows in shared memory.
     #[inline(always)]
-    fn window_rows(&self) -> Rows<f32> {
+    pub(super) fn window_rows(&self) -> Rows<f32> {
         Rows(self.rows.0.cast())
-    }
-
-    /// Stores staged tile `staged_tile` of a half to shared memory, rounded to the stored type.
-    ///
-    /// # Safety
-    /// All lanes of the warp make this call, and no lane reads the previous values any more.
-    #[inline(always)]
-    pub(super) unsafe fn store_windows(&self, sums: &[f32; SUMS], staged_tile: usize) {
-        let places = self.window_rows().of_lane(self.lane);
-        unroll!(8, |n| {
-            unroll!(2, |i| {
-                let at = 4 * (OCTETS * staged_tile + n) + 2 * i;
-                let rounded = F::Stored::from_f32_pair([sums[at], sums[at + 1]]);
-                places.store(i, n, F::Stored::to_f32_pair(rounded));
-            });
-        });
     }
 
     /// Writes the windows of the staged tile whose first pixel is `first`.
@@ -200,25 +183,17 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
         let Some(reduced) = self.reduced() else {
             return;
         };
-        // Lanes have windows side by side, of one set of filters or of several. Where sets are small, each
-        // keeps its window and takes one set after another, so that only addresses change.
-        let windows = match reduced.log_filters >= LOG_FILTERS_IN_FLIGHT {
-            true => self.windows(&reduced),
-            false => REDUCED_PIXELS >> (reduced.log_rows + reduced.log_columns),
-        };
-        let lane = opaque::to_compiler(self.lane);
-        let mut number = lane;
+        // Lanes have windows side by side, of one set of filters or of several. Each keeps its window and
+        // takes one set after another, so that only addresses change.
+        let windows = REDUCED_PIXELS >> (reduced.log_rows + reduced.log_columns);
+        let mut number = opaque::to_compiler(self.lane);
         loop {
             opaque::not_unrolled();
             if let Some(window) = self.window_of(&reduced, first, number) {
-                // The last windows of a row may have fewer columns.
-                match self.extents(&reduced, &window)[2] {
-                    _ if reduced.log_filters >= LOG_FILTERS_IN_FLIGHT => {
-                        self.write_set(&reduced, &window, first);
-                    }
-                    2 => self.write_sets::<2>(&reduced, &window, first),
-                    4 | 8 => self.write_sets::<4>(&reduced, &window, first),
-                    _ => self.write_sets::<1>(&reduced, &window, first),
+                if is_sum(&reduced) {
+                    self.write_sets(&reduced, &window, |a, b| a + b);
+                } else {
+                    self.write_sets(&reduced, &window, math::max_nan);
                 }
             }
             number = opaque::to_compiler(number + WARP_THREADS);
@@ -228,119 +203,67 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
         }
     }
 
-    /// Writes the results of a window of all sets of filters that the lane has, from that of the window on:
-    /// `COLUMNS` of its values are loaded at a time.
+    /// Writes the results of a window of all sets of filters that the lane has, from that of the window on.
     #[inline(always)]
-    unsafe fn write_sets<const COLUMNS: usize>(
+    unsafe fn write_sets(
         &self,
         reduced: &ReducedResults,
         window: &Window,
-        first: u32,
+        combine: impl Fn(f32, f32) -> f32,
     ) {
-        let rows = self.window_rows();
-        let &ReducedResults { sign, neutral, .. } = reduced;
-        let [_, of_window, columns] = self.extents(reduced, window);
+        let rows = self.window_rows().0;
+        let row = |filter: u32| filter * Rows::<f32>::PITCH + window.in_filter;
         // Filters from one of the lane's sets to the next.
         let log_windows = LOG_PIXELS - reduced.log_rows - reduced.log_columns;
         let step = (WARP_THREADS >> log_windows).max(1) << reduced.log_filters;
-        let pitch = opaque::to_compiler(self.g.tile_pitch);
         let plane = (reduced.height * reduced.width) as usize * self.g.conv.z as usize;
         let next = plane * (step >> reduced.log_filters) as usize;
         let y = self.reduced_output(reduced);
+        let factor = factor_of(reduced);
         let (mut filter, mut to) = (window.filter, window.to);
-        let mut at = filter * Rows::<f32>::PITCH + window.pixel - first;
         while filter < self.filters {
             opaque::not_unrolled();
-            let is_sum = is_sum(reduced);
-            let mut values = [[neutral; COLUMNS]; SETS];
-            let mut of_set = 0;
-            while of_set >> reduced.log_filters == 0 {
+            if reduced.log_filters >= LOG_ROWS_OF_SET {
+                let mut values = [0.0; 1 << LOG_ROWS_OF_SET];
+                unroll!(8, |i| {
+                    values[i] = rows.load(row(filter) + i as u32 * Rows::<f32>::PITCH);
+                });
+                unroll!(4, |i| {
+                    values[i] = combine(values[i], values[i + 4]);
+                });
+                let [a, b, c, d, ..] = values;
+                let value = combine(combine(a, c), combine(b, d));
+                y.store(to, F::Stored::from_f32(value * factor));
+                to += next;
+                filter = opaque::to_compiler(filter + step);
+                continue;
+            }
+            let mut values = [reduced.neutral; SETS];
+            let mut of_set = filter;
+            while of_set < filter + (1 << reduced.log_filters) {
                 opaque::not_unrolled();
-                let mut from = at + of_set * Rows::<f32>::PITCH;
-                let mut row = 0;
-                while row < of_window {
-                    opaque::not_unrolled();
-                    let mut column = 0;
-                    while column < columns {
-                        opaque::not_unrolled();
-                        // Those of several sets are in flight. Filters beyond the last are not there.
-                        let mut loaded = [[neutral; COLUMNS]; SETS];
-                        unroll!(2, |i| {
-                            let i32 = i as u32;
-                            if filter + i32 * step + of_set < self.filters {
-                                let from = from + column + i32 * step * Rows::<f32>::PITCH;
-                                let of_row = rows.0.load_vec::<COLUMNS>(from);
-                                loaded[i] = of_row.map(|value| value * sign);
-                            }
-                        });
-                        unroll!(2, |i| {
-                            unroll!(4, |j| {
-                                if j < COLUMNS {
-                                    values[i][j] = combined(is_sum, values[i][j], loaded[i][j]);
-                                }
-                            });
-                        });
-                        column = opaque::to_compiler(column + COLUMNS as u32);
+                let mut loaded = [reduced.neutral; SETS];
+                unroll!(4, |i| {
+                    // Filters beyond the last are not there.
+                    let behind = i as u32 * step;
+                    if of_set + behind < self.filters {
+                        loaded[i] = rows.load(row(of_set) + behind * Rows::<f32>::PITCH);
                     }
-                    from = opaque::to_compiler(from + pitch);
-                    row = opaque::to_compiler(row + 1);
-                }
+                });
+                unroll!(4, |i| {
+                    values[i] = combine(values[i], loaded[i]);
+                });
                 of_set = opaque::to_compiler(of_set + 1);
             }
-            unroll!(2, |i| {
+            let results = values.map(|value| F::Stored::from_f32(value * factor));
+            unroll!(4, |i| {
                 if filter + i as u32 * step < self.filters {
-                    let mut value = values[i][0];
-                    unroll!(4, |j| {
-                        if 0 < j && j < COLUMNS {
-                            value = combined(is_sum, value, values[i][j]);
-                        }
-                    });
-                    let value = F::Stored::from_f32(finished(reduced, value));
-                    y.store(to + i * next, value);
+                    y.store(to + i * next, results[i]);
                 }
             });
             to += SETS * next;
-            at = opaque::to_compiler(at + SETS as u32 * step * Rows::<f32>::PITCH);
             filter = opaque::to_compiler(filter + SETS as u32 * step);
         }
-    }
-
-    /// Writes the result of a window of a whole set of many filters, several of which are loaded at a time.
-    #[inline(always)]
-    unsafe fn write_set(&self, reduced: &ReducedResults, window: &Window, first: u32) {
-        let rows = self.window_rows();
-        let &ReducedResults { sign, neutral, .. } = reduced;
-        let is_sum = is_sum(reduced);
-        let [filters, of_window, columns] = self.extents(reduced, window);
-        let (end, pitch) = (window.filter + filters, self.g.tile_pitch);
-        let (mut value, mut row) = (neutral, 0);
-        while row < of_window {
-            opaque::not_unrolled();
-            let mut column = 0;
-            while column < columns {
-                opaque::not_unrolled();
-                let of_pixel = window.pixel - first + row * pitch + column;
-                let mut filter = window.filter;
-                while filter < end {
-                    opaque::not_unrolled();
-                    let from = filter * Rows::<f32>::PITCH + of_pixel;
-                    let mut loaded = [neutral; 1 << LOG_FILTERS_IN_FLIGHT];
-                    unroll!(8, |i| {
-                        if filter + (i as u32) < end {
-                            loaded[i] = rows.0.load(from + i as u32 * Rows::<f32>::PITCH) * sign;
-                        }
-                    });
-                    unroll!(8, |i| {
-                        value = combined(is_sum, value, loaded[i]);
-                    });
-                    filter = opaque::to_compiler(filter + (1 << LOG_FILTERS_IN_FLIGHT));
-                }
-                column = opaque::to_compiler(column + 1);
-            }
-            row = opaque::to_compiler(row + 1);
-        }
-        let value = F::Stored::from_f32(finished(reduced, value));
-        self.reduced_output(reduced).store(window.to, value);
     }
 
     /// The filters, rows and columns of a window that the output has.
@@ -410,7 +333,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
         let to = (slice * height as usize + of_row as usize) * width as usize;
         Some(Window {
             filter,
-            pixel,
+            in_filter,
             first: [z, p, q],
             to: to + of_column as usize,
         })
@@ -433,4 +356,4 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
         GlobalMut::new(self.output.y, planes * plane)
     }
 }
-const _: () = assert!(OCTETS == 8 && Rows::<f32>::PIXELS == REDUCED_PIXELS);
+const _: () = assert!(SETS == 4 && Rows::<f32>::PIXELS == REDUCED_PIXELS);

@@ -6,7 +6,7 @@ use launch_config::implicit_gemm::sm90::HALF_PIXELS;
 use launch_config::implicit_gemm::{K_VECTOR_WORDS, PixelShuffle, REDUCED_PIXELS, ReducedResults};
 
 use super::super::format::Format;
-use super::reduced::{Window, combined, finished, is_sum};
+use super::reduced::{Window, combined, factor_of, is_sum};
 use super::results::{HALF_SUMS, Results};
 use super::tile_epilogue::Reduced;
 
@@ -81,6 +81,6 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
             }
             number = opaque::to_compiler(number + 1);
         }
-        finished(reduced, value)
+        value * factor_of(reduced)
     }
 }

@@ -6,11 +6,12 @@ use cuda_std::global::GlobalMut;
 use cuda_std::{math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::conv::ConvGeometry;
+use launch_config::elementwise::Bounds;
 use launch_config::implicit_gemm::sm90::{
     HALF_PIXELS, HALVES, MainloopConfig, WARP_FILTERS, WRITTEN_WORDS,
 };
 use launch_config::implicit_gemm::{
-    GemmGeometry, K_VECTOR_WORDS, OUTSIDE, PLACE_BITS, ReducedResults, WARP_SPECIALIZED,
+    Epilogue, GemmGeometry, K_VECTOR_WORDS, OUTSIDE, PLACE_BITS, ReducedResults, WARP_SPECIALIZED,
 };
 use launch_config::norm::COUNTED_ELEMENTS;
 
@@ -172,9 +173,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
     /// All lanes of the warp make this call together.
     #[inline(always)]
     pub(super) unsafe fn finish(&self, mut sums: [f32; SUMS], input_descale: f32) {
-        let g = &self.g;
-        let is_whole =
-            g.tile_pixels() == WARP_SPECIALIZED.pixels() && is_within(&self.made(), self.place);
+        let is_whole = self.is_whole();
         let mut seen = false;
         let mut half = self.first_half;
         loop {
@@ -256,6 +255,12 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         }
     }
 
+    /// Whether all pixels of the tile are within the output.
+    #[inline(always)]
+    pub(super) fn is_whole(&self) -> bool {
+        self.g.tile_pixels() == WARP_SPECIALIZED.pixels() && is_within(&self.made(), self.place)
+    }
+
     /// Index of the warp's filters among neighbouring outputs in depth.
     #[inline(always)]
     pub(super) fn output_d(&self) -> u32 {
@@ -296,6 +301,12 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
     /// The pixels of half `half` that are within the output.
     #[inline(always)]
     unsafe fn inside(&self, half: u32) -> Inside {
+        Inside::of_bits(self.inside_bits(half))
+    }
+
+    /// The same: the lane's two pixels of octet `n` are bits `2 * n` and `2 * n + 1`.
+    #[inline(always)]
+    pub(super) unsafe fn inside_bits(&self, half: u32) -> u32 {
         let limits = self.limits();
         let first = half * HALF_PIXELS + 2 * (self.lane % 4);
         let (mut bits, mut n) = (0, 0);
@@ -310,7 +321,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
             });
             n = opaque::to_compiler(n + 4);
         }
-        Inside::of_bits(bits)
+        bits
     }
 
     /// Recomputes NaN results that the warp wrote, if a lane has `seen` one.
@@ -354,19 +365,35 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
             each_of_row(sums, i, |sum| math::fma(sum, factor, bias));
             if is_without_norm::<E>(&self.g) {
                 let mut seen_here = false;
-                each_of_row(sums, i, |sum| {
-                    let value = judged::<F>(sum);
-                    let mapped = self.output.without_norm.store.map([gain, shift], value);
-                    // What is NaN stays NaN. Looking at the mapped value saves a register.
-                    seen_here |= if E::IS_NHWC { mapped } else { value }.is_nan();
-                    mapped
-                });
+                if E::IS_NHWC || self.has_slope_or_bounds() {
+                    each_of_row(sums, i, |sum| {
+                        let value = judged::<F>(sum);
+                        let mapped = self.output.without_norm.store.map([gain, shift], value);
+                        // What is NaN stays NaN. Looking at the mapped value saves a register.
+                        seen_here |= if E::IS_NHWC { mapped } else { value }.is_nan();
+                        mapped
+                    });
+                } else {
+                    each_of_row(sums, i, |sum| {
+                        let value = math::fma(gain, judged::<F>(sum), shift);
+                        seen_here |= value.is_nan();
+                        value
+                    });
+                }
                 // Results of other filters are not written.
                 seen |= seen_here && filter < self.filters;
             }
         });
         E::apply_list(self, sums);
         seen
+    }
+
+    /// Whether the epilogue has a slope or bounds. Evaluated each time, or it would take a register.
+    #[inline(always)]
+    fn has_slope_or_bounds(&self) -> bool {
+        let Epilogue { slope, bounds, .. } = self.output.without_norm.store.epilogue;
+        let slope = f32::from_bits(opaque::to_compiler(slope.to_bits()));
+        slope != 1.0 || bounds != Bounds::NONE
     }
 
     /// Writes the moments of the warp's filter `filter`, combined with those of the filters behind it, over a

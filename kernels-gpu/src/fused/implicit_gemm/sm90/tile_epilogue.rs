@@ -168,6 +168,17 @@ impl TileEpilogue for Reduced {
     const STAGES_F32: bool = true;
 
     #[inline(always)]
+    unsafe fn apply_list<F: Format, const SUMS: usize>(
+        results: &Results<'_, F, SUMS, Self>,
+        sums: &mut [f32; SUMS],
+    ) {
+        if !results.output.without_norm.list.is_empty() {
+            results.list(sums);
+        }
+        results.leave_out(sums);
+    }
+
+    #[inline(always)]
     unsafe fn stage<F: Format, const SUMS: usize>(
         results: &Results<'_, F, SUMS, Self>,
         sums: &mut [f32; SUMS],
