@@ -68,7 +68,7 @@ bugs! {
             "if «at < x.len()» {\n                y.store(" => "true";
     "parts/pointwise.rs":
         pointwise_takes_the_attributes_of_the_first_step, pointwise::lists::<f32>,
-            "[values, _] = step::<T, N>(nth(list, «at»), values, None);" => "0";
+            "values = step::<T, N, _>(nth(list, «at»), values, &mut KeepsNothing);" => "0";
         a_value_is_taken_in_the_place_of_the_kept_one, pointwise::lists::<f32>,
             "Some(kept) => both(values, «kept», f)," => "values";
         a_residual_is_what_is_subtracted_from, pointwise::lists::<f32>,

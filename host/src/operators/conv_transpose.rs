@@ -204,8 +204,8 @@ impl Transposed {
             return true;
         }
         let (_, list) = &self.store;
-        // A list with a residual or a kept value is applied to vectors of a shuffled output.
-        let needs_vectors = list.has_residual() || list.functions.keeps().is_present();
+        // A list with a residual is applied to vectors of a shuffled output.
+        let needs_vectors = list.has_residual();
         let row_bytes = self.problem.output[2] * dtype.size();
         let has_vectors = row_bytes.is_multiple_of(K_VECTOR_BYTES as usize);
         let mut classes = self.classes.iter();

@@ -5,7 +5,7 @@ use cuda_std::global::Global;
 use launch_config::conv_transpose::InterleaveGeometry;
 use launch_config::implicit_gemm::Epilogue;
 
-use crate::parts::pointwise::{Kept, apply_with};
+use crate::parts::pointwise::{InRegisters, apply_with};
 use crate::parts::store::{GainAndShift, Store};
 use crate::parts::unroll::unroll;
 
@@ -119,7 +119,13 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
             of_channels
         };
         let list = self.store.list;
-        let listed = apply_with::<T, N>(list, rounded, Some(added), Some(of_channels), Kept::One);
+        let listed = apply_with::<T, N>(
+            list,
+            rounded,
+            Some(added),
+            Some(of_channels),
+            InRegisters(rounded),
+        );
         unroll!(4, |i| {
             if i < N {
                 values[i] = T::from_f32(listed[i]);

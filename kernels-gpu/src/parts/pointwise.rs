@@ -27,12 +27,49 @@ pub(crate) enum List<'a, T> {
     WithResidual(&'a OperandList, Global<T>, Kept),
 }
 
-/// Whether lists may keep a value for later steps, which takes as many registers as the values do. It is
-/// known when the kernel is compiled.
+/// Whether lists may keep a value for later steps in registers, as many as the values take. It is known when
+/// the kernel is compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
     Nothing,
     One,
+}
+
+/// Where lists keep a value for later steps.
+pub(crate) trait Keeps<const N: usize> {
+    /// Keeps values, in the place of those kept before.
+    fn keep(&mut self, values: [f32; N]);
+
+    /// The values that are kept; none where lists keep nothing.
+    fn kept(&self) -> Option<[f32; N]>;
+}
+
+/// Keeps nothing.
+pub(crate) struct KeepsNothing;
+
+/// Keeps values in registers.
+pub(crate) struct InRegisters<const N: usize>(pub(crate) [f32; N]);
+
+impl<const N: usize> Keeps<N> for KeepsNothing {
+    #[inline(always)]
+    fn keep(&mut self, _: [f32; N]) {}
+
+    #[inline(always)]
+    fn kept(&self) -> Option<[f32; N]> {
+        None
+    }
+}
+
+impl<const N: usize> Keeps<N> for InRegisters<N> {
+    #[inline(always)]
+    fn keep(&mut self, values: [f32; N]) {
+        self.0 = values;
+    }
+
+    #[inline(always)]
+    fn kept(&self) -> Option<[f32; N]> {
+        Some(self.0)
+    }
 }
 
 /// Applies a list to values, for results that are stored as `T`.
@@ -46,24 +83,23 @@ pub(crate) fn apply<T: Storage, const N: usize>(
     let mut values = values;
     let mut at = 0;
     while at < list.len() {
-        [values, _] = step::<T, N>(nth(list, at), values, None);
+        values = step::<T, N, _>(nth(list, at), values, &mut KeepsNothing);
         at += 1;
     }
     values
 }
 
 /// The same of a list with operands: residuals of the values, and what gives the gain and the shift of each
-/// when they are wanted; none that the caller's lists do not have. They may keep what `keeps` says.
+/// when they are wanted; none that the caller's lists do not have. They keep values in `keeps`.
 #[inline(always)]
 pub(crate) fn apply_with<T: Storage, const N: usize>(
     list: &OperandList,
     values: [f32; N],
     residual: Option<[f32; N]>,
     of_channels: Option<impl Fn() -> [[f32; 2]; N] + Copy>,
-    keeps: Kept,
+    mut keeps: impl Keeps<N>,
 ) -> [f32; N] {
     let mut values = values;
-    let mut kept = values;
     let mut at = 0;
     loop {
         if let Some(residual) = residual
@@ -91,8 +127,7 @@ pub(crate) fn apply_with<T: Storage, const N: usize>(
             // which the list would be copied to local memory.
             next.attributes[2] = f32::from_bits(opaque::to_compiler(next.attributes[2].to_bits()));
         }
-        let before = (keeps == Kept::One).then_some(kept);
-        [values, kept] = step::<T, N>(next, values, before);
+        values = step::<T, N, _>(next, values, &mut keeps);
         at += 1;
     }
 }
@@ -106,7 +141,11 @@ pub(crate) fn apply_with_residual<T: Storage, const N: usize>(
     keeps: Kept,
 ) -> [f32; N] {
     let none = None::<fn() -> [[f32; 2]; N]>;
-    apply_with::<T, N>(list, values, Some(residual), none, keeps)
+    let residual = Some(residual);
+    match keeps {
+        Kept::Nothing => apply_with::<T, N>(list, values, residual, none, KeepsNothing),
+        Kept::One => apply_with::<T, N>(list, values, residual, none, InRegisters(values)),
+    }
 }
 
 /// Step number `at`, by a branch: an array that is indexed by a variable would be copied to each thread's
@@ -127,17 +166,16 @@ fn nth(list: &PointwiseList, at: usize) -> Step {
     }
 }
 
-/// The values after a step, and those that are kept then, where lists keep any. On hosts one copy of it is
-/// enough.
+/// The values after a step. On hosts one copy of it is enough.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-fn step<T: Storage, const N: usize>(
+fn step<T: Storage, const N: usize, K: Keeps<N>>(
     step: Step,
     values: [f32; N],
-    kept: Option<[f32; N]>,
-) -> [[f32; N]; 2] {
+    keeps: &mut K,
+) -> [f32; N] {
     let [a, b, c] = step.attributes;
-    let mapped = match step.function {
+    match step.function {
         Function::Clamp => each(values, |x| clamp(Bounds { min: a, max: b }, x)),
         Function::LeakyRelu => each(values, |x| if x > 0.0 { x } else { x * a }),
         Function::Silu => each(values, silu::<T>),
@@ -155,23 +193,25 @@ fn step<T: Storage, const N: usize>(
         Function::Mish => each(values, mish::<T>),
         Function::Hardsigmoid => each(values, hardsigmoid),
         Function::Affine => each(values, |x| fma(x, a, b)),
-        Function::Keep => return [values; 2],
-        Function::AddKept => of_kept(values, kept, |x, other| x + other),
-        Function::SubKept => of_kept(values, kept, |x, other| x - other),
-        Function::MulKept => of_kept(values, kept, |x, other| x * other),
-        Function::DivKept => of_kept(values, kept, |x, other| x / other),
-    };
-    [mapped, kept.unwrap_or(mapped)]
+        Function::Keep => {
+            keeps.keep(values);
+            values
+        }
+        Function::AddKept => of_kept(values, keeps, |x, other| x + other),
+        Function::SubKept => of_kept(values, keeps, |x, other| x - other),
+        Function::MulKept => of_kept(values, keeps, |x, other| x * other),
+        Function::DivKept => of_kept(values, keeps, |x, other| x / other),
+    }
 }
 
 /// What `f` makes of each and the one that is kept of it. Lists that keep nothing have no such step.
 #[inline(always)]
 fn of_kept<const N: usize>(
     values: [f32; N],
-    kept: Option<[f32; N]>,
+    keeps: &impl Keeps<N>,
     f: impl Fn(f32, f32) -> f32,
 ) -> [f32; N] {
-    match kept {
+    match keeps.kept() {
         Some(kept) => both(values, kept, f),
         None => values,
     }

@@ -11,7 +11,7 @@ use launch_config::series::{HELD, MAPPED, SeriesGeometry};
 use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::index::{div_rem, div_rem_u64};
-use crate::parts::pointwise::{Kept, apply_with};
+use crate::parts::pointwise::{KeepsNothing, apply_with};
 use crate::parts::store::GainAndShift;
 use crate::parts::unroll::unroll;
 
@@ -308,7 +308,7 @@ impl<'a> Series<'a> {
                     mapped,
                     Some(added),
                     Some(of_channels),
-                    Kept::Nothing,
+                    KeepsNothing,
                 );
             }
             let in_vectors = self.in_vectors();

@@ -168,13 +168,13 @@ fn check<F: Operand>(run: &Run, case: &Case, number: usize) -> Outcome {
     let mut conv = classes[0].0.geometry.conv;
     conv.group_k = problem.k as u32;
     (conv.groups, conv.z, conv.p, conv.q) = (1, 1, 1, (elements / problem.n / problem.k) as u32);
-    // A residual and kept values are for rows of whole vectors.
+    // A residual is for rows of whole vectors.
     let row_bytes = problem.output[2] * size_of::<F::Stored>();
     let lists = match row_bytes.is_multiple_of(K_VECTOR_BYTES as usize) {
-        true => (Lists::WithResidual, true),
-        false => (Lists::Affine, false),
+        true => Lists::WithResidual,
+        false => Lists::Affine,
     };
-    listed::<F>(run, &what, (&conv, lists.0, lists.1), &ended, &y, |ended| {
+    listed::<F>(run, &what, (&conv, lists), &ended, &y, |ended| {
         multiply(&FOR_WARP_SPECIALIZED_TILES, ended)?.values()
     })
 }

@@ -55,11 +55,11 @@ pub(super) enum Lists {
 
 /// What `multiply` makes through lists has the bits of what the lists make of `y`, an NCHW output: some that
 /// a kernel of its own applies, and functions in front of and behind gain and shift of each channel. Some
-/// keep values, if `keeps` says that the kernel does.
+/// keep values.
 pub(super) fn listed<F: Operand>(
     run: &Run,
     what: &str,
-    (conv, lists, keeps): (&ConvGeometry, Lists, bool),
+    (conv, lists): (&ConvGeometry, Lists),
     ended: &Ended<F::Stored>,
     y: &Tensor<F::Stored>,
     multiply: impl Fn(&Ended<F::Stored>) -> Result<Vec<f32>, Failure>,
@@ -159,7 +159,6 @@ pub(super) fn listed<F: Operand>(
             all.push(("sub, affine", apart, wanted));
         }
     }
-    all.retain(|(_, list, _)| keeps || !list.functions.keeps().is_present());
     for (name, list, wanted) in run.variants(what, &all) {
         let ended = Ended {
             list: *list,
@@ -210,7 +209,7 @@ pub(super) fn nhwc<F: Operand>(
     let residual: Vec<f32> = (0..values.len()).map(of_index).collect();
     let residual = run.tensor::<F::Stored>(&residual)?;
     for device in devices.clone() {
-        listed::<F>(run, what, (conv, Lists::Affine, false), ended, y, |ended| {
+        listed::<F>(run, what, (conv, Lists::Affine), ended, y, |ended| {
             let got = run.empty::<F::Stored>(values.len())?;
             let rounded = (RoundedEpilogue::NONE, std::ptr::null());
             multiply_to_nhwc::<F>(run, config, device, operands, bias, ended, rounded, &got)?;

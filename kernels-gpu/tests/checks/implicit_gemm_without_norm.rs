@@ -339,11 +339,7 @@ fn check_tiles<F: Operand>(
             }
             let devices = [&FOR_WARP_SPECIALIZED_TILES, &FOR_SINGLE_TILES];
             for (device, lists) in devices.into_iter().zip([most, Lists::Affine]) {
-                // Beside the accumulators of a whole tile nothing is kept.
-                let mainloop = config.mainloop_config(device);
-                let keeps = mainloop.is_some_and(|mainloop| mainloop.shares_tile());
-                let of = (&geometry, lists, keeps);
-                listed::<F>(run, &what, of, &ended, &y, |ended| {
+                listed::<F>(run, &what, (&geometry, lists), &ended, &y, |ended| {
                     let (config, operands) = (&config, &operands);
                     let y = run.empty::<F::Stored>(elements)?;
                     multiply_warp_specialized::<F>(
@@ -367,18 +363,11 @@ fn check_tiles<F: Operand>(
                 scale: run.empty(0)?,
             };
             multiply::<F>(run, &config, &operands, bias, &factors, &ended, &y, &none)?;
-            listed::<F>(
-                run,
-                &what,
-                (&geometry, Lists::All, true),
-                &ended,
-                &y,
-                |ended| {
-                    let y = run.empty::<F::Stored>(elements)?;
-                    multiply::<F>(run, &config, &operands, bias, &factors, ended, &y, &none)?;
-                    y.values()
-                },
-            )?;
+            listed::<F>(run, &what, (&geometry, Lists::All), &ended, &y, |ended| {
+                let y = run.empty::<F::Stored>(elements)?;
+                multiply::<F>(run, &config, &operands, bias, &factors, ended, &y, &none)?;
+                y.values()
+            })?;
         }
         compare(&what, &y, &wanted)?;
         if let Some(config) = config.with_filters_in_place() {

@@ -223,24 +223,20 @@ impl Gemm {
         // The launch that would apply the list to the output reads it and writes it again.
         let is_shuffled = self.mainloop.is_some() && self.config.geometry.epilogue.is_shuffled();
         let affine = 2 * usize::from(list.is_affine());
-        let keeps = list.functions.keeps().is_present();
-        let is_listed_in_rows = |mainloop: &MainloopConfig| {
-            is_shuffled && (list.has_residual() || keeps && !mainloop.shares_tile())
-        };
         let is_quick = match &self.mainloop {
             Some(_) if self.reduced.is_some() => true,
             // A list that is applied as rows are written takes longer than a launch, unless that leaves gain
             // and shift to a further one.
-            Some(mainloop) if is_listed_in_rows(mainloop) && affine == 0 => false,
+            Some(_) if is_shuffled && list.has_residual() && affine == 0 => false,
             Some(_) => exponentials.count() <= affine,
             None => true,
         };
-        // Beside the accumulators of a whole tile, and in NHWC, a kept value would spill.
-        let has_room = |mainloop: &MainloopConfig| is_shuffled || mainloop.shares_tile();
-        let fits =
-            !keeps || self.writes() == Layout::Nchw && self.mainloop.as_ref().is_none_or(has_room);
+        // In 16 bits, and in NHWC, a launch takes less than what a value that is kept takes in a whole tile.
+        let is_short = |mainloop: &MainloopConfig| dtype == DType::F32 || mainloop.shares_tile();
+        let keeps = !list.functions.keeps().is_present()
+            || self.writes() == Layout::Nchw && self.mainloop.as_ref().is_none_or(is_short);
         rounded != RoundedEpilogue::NONE
-            || (is_shuffled || !list.has_residual()) && is_quick && fits
+            || (is_shuffled || !list.has_residual()) && is_quick && keeps
     }
 
     /// A list as what is applied to accumulators, and what is applied as results are written.

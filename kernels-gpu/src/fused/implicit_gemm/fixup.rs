@@ -24,7 +24,7 @@ use super::format::Format;
 use super::place::Place;
 use super::tables::from_word;
 use crate::parts::index::div_rem;
-use crate::parts::pointwise::{Kept, apply_with, hardswish, silu};
+use crate::parts::pointwise::{InRegisters, apply_with, hardswish, silu};
 use crate::parts::store::{GainAndShift, StoreEpilogue, sloped};
 
 /// The original tensors of a convolution, and its epilogue.
@@ -72,13 +72,6 @@ impl<T: Storage> WithoutNorm<'_, T> {
         opaque::to_compiler(self.list.residual_at) != OperandList::ABSENT
     }
 
-    /// Whether the list keeps a value, asked each time as well.
-    #[cfg(hopper)]
-    #[inline(always)]
-    pub(super) fn keeps(&self) -> bool {
-        opaque::to_compiler(self.list.functions.keeps().code()) != 0
-    }
-
     /// What the list makes of rounded results of channel `channel` of `channels`, with their residuals.
     ///
     /// # Safety
@@ -92,7 +85,13 @@ impl<T: Storage> WithoutNorm<'_, T> {
     ) -> [f32; N] {
         let (behind, channels) = (self.behind, channels as usize);
         let of_channels = move || [behind.of_channel(channel as usize, channels); N];
-        apply_with::<T, N>(self.list, values, residual, Some(of_channels), Kept::One)
+        apply_with::<T, N>(
+            self.list,
+            values,
+            residual,
+            Some(of_channels),
+            InRegisters(values),
+        )
     }
 
     /// The result of a channel of a sample at a pixel of the output, computed from the original tensors, as

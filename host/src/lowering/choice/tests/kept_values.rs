@@ -30,8 +30,8 @@ fn transposed_convolutions_meet_a_residual_where_results_are_shuffled() {
     }
 }
 
-/// Columns of the last phases may be beyond an output, whose rows need not be whole vectors. Only where they
-/// are is a value kept in the tile.
+/// Columns of the last phases may be beyond an output, whose rows need not be whole vectors. In f32 a value
+/// is kept in the tile.
 #[test]
 fn transposed_convolutions_shuffle_into_rows_of_any_length() {
     let chosen_for = |layers: Vec<Layer>, dtype| {
@@ -50,11 +50,10 @@ fn transposed_convolutions_shuffle_into_rows_of_any_length() {
             for kernel_size in [3, 4, 5] {
                 let up = Layer::conv_transpose2d("up", 64, kernel_size).stride(2);
                 let up = Layer::from(up.padding(1).output_padding(output_padding));
-                let has_vectors = (28 + kernel_size + output_padding) % 4 == 0;
                 assert_eq!(chosen_for(vec![up.clone(), Layer::relu()], dtype), 1);
                 let kept = vec![up, Layer::relu(), Layer::mul(OtherTensor::Layer(0))];
                 let is_kept = chosen_for(kept, dtype) == 1;
-                assert!(dtype != DType::F32 || is_kept == has_vectors);
+                assert!(dtype != DType::F32 || is_kept);
             }
         }
     }

@@ -1,11 +1,14 @@
 //! The list that results without a norm go through.
 
-use cuda_std::{Storage, opaque};
+use cuda_std::shared::Shared;
+use cuda_std::{Storage, opaque, warp};
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::sm90::WRITTEN_WORDS;
 
 use super::super::format::Format;
 use super::TileEpilogue;
-use super::results::{HALF_SUMS, ROW_FILTERS, Results, filter_shift};
-use crate::parts::pointwise::{Kept, apply_with};
+use super::results::{ROW_FILTERS, Results, filter_shift};
+use crate::parts::pointwise::{Keeps, apply_with};
 use crate::parts::unroll::unroll;
 
 impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
@@ -38,13 +41,8 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
                 let rounded = F::Stored::from_f32_pair([sums[2 * pair], sums[2 * pair + 1]]);
                 [values[2 * pair], values[2 * pair + 1]] = F::Stored::to_f32_pair(rounded);
             });
-            let list = without_norm.list;
-            let keeps = if E::IS_NHWC || SUMS > HALF_SUMS {
-                Kept::Nothing
-            } else {
-                Kept::One
-            };
-            let of_channels = Some(of_channels);
+            let (list, of_channels) = (without_norm.list, Some(of_channels));
+            let keeps = InRows(self.rows.0.cast().slice(lane, SLOTS));
             let values = apply_with::<F::Stored, 16>(list, values, None, of_channels, keeps);
             unroll!(3, |q| {
                 unroll!(16, |i| {
@@ -56,5 +54,37 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
             });
             quarter = opaque::to_compiler(quarter + 1);
         }
+    }
+}
+
+/// Words of shared memory from a lane's first kept value to its last.
+const SLOTS: u32 = 15 * WARP_THREADS + 1;
+const _: () = assert!(SLOTS + WARP_THREADS <= WRITTEN_WORDS);
+
+/// Keeps a lane's values in the warp's rows in shared memory, which are free while a list is applied. Beside
+/// the accumulators of a whole tile there are no registers for them.
+struct InRows(Shared<f32>);
+
+impl Keeps<16> for InRows {
+    #[inline(always)]
+    fn keep(&mut self, values: [f32; 16]) {
+        // SAFETY: all lanes are at the same step of the list. No lane reads the rows of the staged tile
+        // before any more, and each lane has words of its own.
+        unsafe {
+            warp::sync_warp(warp::ALL_LANES);
+            unroll!(16, |i| {
+                self.0.store(i as u32 * WARP_THREADS, values[i]);
+            });
+        }
+    }
+
+    #[inline(always)]
+    fn kept(&self) -> Option<[f32; 16]> {
+        let mut values = [0.0; 16];
+        unroll!(16, |i| {
+            // SAFETY: the lane's own words.
+            values[i] = unsafe { self.0.load(i as u32 * WARP_THREADS) };
+        });
+        Some(values)
     }
 }

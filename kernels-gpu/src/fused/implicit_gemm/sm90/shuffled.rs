@@ -15,11 +15,11 @@ use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 use super::super::format::Format;
 use super::super::results::is_inside;
 use super::super::tables::from_word;
-use super::results::{HALF_SUMS, Results, elements};
+use super::results::{Results, elements};
 use super::rows::planes_behind;
 use super::shared_rows::Rows;
 use super::tile_epilogue::Stored;
-use crate::parts::pointwise::{Kept, apply_with};
+use crate::parts::pointwise::{InRegisters, apply_with};
 use crate::parts::unroll::unroll;
 
 /// Words of shared memory for each filter of a row.
@@ -28,6 +28,15 @@ const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
 /// Rows that a lane has in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 4;
 
+/// What the places of a tile's columns have in common.
+struct Origin {
+    /// The element of the output that the tile's first pixel would be if it were in column 0, in the warp's
+    /// first channel.
+    at: usize,
+    /// The tile's limits.
+    limits: u32,
+}
+
 impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
     /// Whether filters become columns.
     #[inline(always)]
@@ -35,13 +44,10 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         self.g.shuffle.is_present()
     }
 
-    /// Whether the list is applied to rows as they are written: it has a residual, or keeps a value for which
-    /// there are no registers beside the accumulators of a whole tile.
+    /// Whether the list is applied to rows as they are written: it has a residual.
     #[inline(always)]
     pub(super) fn is_listed_in_rows(&self) -> bool {
-        let without_norm = &self.output.without_norm;
-        self.is_shuffled()
-            && (without_norm.has_residual() || SUMS > HALF_SUMS && without_norm.keeps())
+        self.is_shuffled() && self.output.without_norm.has_residual()
     }
 
     /// The shuffle. Recomputed each time: what depends on it alone would else take registers during the
@@ -59,27 +65,34 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
     /// Stores staged tile `staged_tile` of a half to rows of channels in shared memory.
     #[inline(always)]
     pub(super) unsafe fn store_shuffled(&self, sums: &[f32; SUMS], staged_tile: usize) {
+        // With a known number of phases, the distances between a lane's columns are part of the instructions.
+        match self.shuffle().shift {
+            1 => self.store_phases(sums, staged_tile, 1),
+            _ => self.store_phases(sums, staged_tile, 2),
+        }
+    }
+
+    /// The same, where a channel has `1 << shift` filters.
+    #[inline(always)]
+    unsafe fn store_phases(&self, sums: &[f32; SUMS], staged_tile: usize, shift: u32) {
         let octets = HALF_PIXELS as usize / 8 / Self::STAGED_TILES;
         let lane = opaque::to_compiler(self.lane);
-        let shuffle = self.shuffle();
-        let row = |i: u32| {
+        let of_lane = |i: u32| {
             let filter = lane / 4 + 8 * i;
-            let row = (filter >> shuffle.shift) * (FILTER_WORDS * Rows::<F::Stored>::OF_WORD);
+            let row = (filter >> shift) * (FILTER_WORDS * Rows::<F::Stored>::OF_WORD);
             let column = 2 * (lane % 4);
-            ((row + column) << shuffle.shift) + shuffle.phase(filter)
+            let first = ((row + column) << shift) + (filter & ((1 << shift) - 1));
+            self.rows.0.slice(first, self.rows.0.len() - first)
         };
-        // Moved on from octet to octet: the places of all of them would take registers beside the
-        // accumulators.
-        let mut places = [row(0), row(1)];
-        let next = opaque::to_compiler(1 << shuffle.shift);
+        let places = [of_lane(0), of_lane(1)];
         unroll!(16, |n| {
             if n < octets {
                 unroll!(2, |i| {
                     let at = 4 * (octets * staged_tile + n) + 2 * i;
                     let values = F::Stored::from_f32_pair([sums[at], sums[at + 1]]);
-                    self.rows.0.store(places[i], values[0]);
-                    self.rows.0.store(places[i] + next, values[1]);
-                    places[i] = opaque::to_compiler(places[i] + 8 * next);
+                    let pixel = 8 * n as u32;
+                    places[i].store(pixel << shift, values[0]);
+                    places[i].store((pixel + 1) << shift, values[1]);
                 });
             }
         });
@@ -132,10 +145,11 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         let shuffle = self.shuffle();
         let channels = self.filters >> shuffle.shift;
         let row = (FILTER_WORDS * Rows::<F::Stored>::OF_WORD) << shuffle.shift;
+        let origin = self.origin(&shuffle);
         let mut column = opaque::to_compiler(self.lane) * together;
         while column < Rows::<F::Stored>::PIXELS << shuffle.shift {
             opaque::not_unrolled();
-            if let Some(to) = self.place_of(&shuffle, first, column) {
+            if let Some(to) = self.place_of(&shuffle, &origin, first, column) {
                 let mut to = self.output.y.wrapping_add(to);
                 let mut from = column;
                 let mut left = channels;
@@ -159,23 +173,38 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         }
     }
 
+    /// What the places of the tile's columns have in common.
+    #[inline(always)]
+    unsafe fn origin(&self, shuffle: &PixelShuffle) -> Origin {
+        let place = self.place;
+        let of_output = (self.g.conv.output_channels() >> shuffle.shift) as usize;
+        let channel = place.sample as usize * of_output;
+        let channel = channel + (self.channel >> shuffle.shift) as usize;
+        let row = shuffle.first + self.first_slice() * shuffle.slice + place.p * shuffle.row;
+        Origin {
+            at: channel * shuffle.plane as usize + row as usize,
+            limits: self.limits(),
+        }
+    }
+
     /// Where column `column` of the rows, which are of the pixels from `first` on, lies in the output, for
     /// the warp's first channel; none beyond the output's end.
     #[inline(always)]
-    unsafe fn place_of(&self, shuffle: &PixelShuffle, first: u32, column: u32) -> Option<usize> {
-        let (g, place) = (&self.g, self.place);
+    unsafe fn place_of(
+        &self,
+        shuffle: &PixelShuffle,
+        origin: &Origin,
+        first: u32,
+        column: u32,
+    ) -> Option<usize> {
         let word = self.memory.pixels.load(first + (column >> shuffle.shift));
         let [d, h, w] = from_word(word);
-        let of_row = ((place.q + w) << shuffle.shift) + shuffle.phase(column);
-        if !is_inside(self.limits(), word) || of_row >= shuffle.columns {
+        let of_row = ((self.place.q + w) << shuffle.shift) + shuffle.phase(column);
+        if !is_inside(origin.limits, word) || of_row >= shuffle.columns {
             return None;
         }
-        let slice = self.first_slice() + d * g.outputs_d;
-        let row = shuffle.first + slice * shuffle.slice + (place.p + h) * shuffle.row;
-        let of_output = (g.conv.output_channels() >> shuffle.shift) as usize;
-        let channel = place.sample as usize * of_output;
-        let channel = channel + (self.channel >> shuffle.shift) as usize;
-        Some(channel * shuffle.plane as usize + (row + of_row) as usize)
+        let in_tile = d * self.g.outputs_d * shuffle.slice + h * shuffle.row;
+        Some(origin.at + (in_tile + of_row) as usize)
     }
 
     /// The same as [`write_shuffled`](Self::write_shuffled) through the list, four columns at a time.
@@ -195,11 +224,12 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         let channels = self.filters >> shuffle.shift;
         let row = (FILTER_WORDS * Rows::<F::Stored>::OF_WORD) << shuffle.shift;
         let vectors = (Rows::<F::Stored>::PIXELS / COLUMNS) << shuffle.shift;
+        let origin = self.origin(&shuffle);
         let mut vector = opaque::to_compiler(self.lane);
         while vector < vectors {
             opaque::not_unrolled();
             let column = vector * COLUMNS;
-            let Some(first) = self.place_of(&shuffle, first, column) else {
+            let Some(first) = self.place_of(&shuffle, &origin, first, column) else {
                 vector = opaque::to_compiler(vector + WARP_THREADS);
                 continue;
             };
@@ -229,7 +259,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
                         F::Stored::to_f32_vector(values),
                         Some(F::Stored::to_f32_vector(residuals[0])),
                         Some(of_channels),
-                        Kept::One,
+                        InRegisters([0.0; VECTOR_ELEMENTS]),
                     );
                     let to = first + done as usize * plane;
                     y.store_vec(to, F::Stored::from_f32_vector(listed));
