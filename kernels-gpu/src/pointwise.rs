@@ -12,7 +12,7 @@ use launch_config::elementwise::{
 use launch_config::pointwise::{OperandList, PointwiseList};
 
 use crate::parts::elementwise::block_start;
-use crate::parts::pointwise::{Kept, List, apply, apply_with_residual};
+use crate::parts::pointwise::{InRegisters, KeepsNothing, List, apply, apply_with_residual};
 use crate::parts::unroll::unroll;
 
 /// Blocks fewer on a multiprocessor where a residual takes registers, and where kept values do.
@@ -29,7 +29,7 @@ const ROOMY: u32 = 1;
 /// `x` and `y` have `elements` elements and start on 16 bytes; `y` is `x` or apart from it.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list: &PointwiseList) {
-    map(x, y, elements, List::Functions(list));
+    map(x, y, elements, List::Functions(list), false);
 }
 
 /// A block applies a list of functions, in which there may be a residual, to `BLOCK_ELEMENTS` consecutive
@@ -51,12 +51,7 @@ pub unsafe fn pointwise_residual<T: Storage>(
     list: &OperandList,
 ) {
     let residual = Global::new(residual, elements as usize);
-    map(
-        x,
-        y,
-        elements,
-        List::WithResidual(list, residual, Kept::Nothing),
-    );
+    map(x, y, elements, List::WithResidual(list, residual), false);
 }
 
 /// The same with lists that keep a value for later steps, and perhaps a residual.
@@ -72,17 +67,12 @@ pub unsafe fn pointwise_kept<T: Storage>(
     list: &OperandList,
 ) {
     let residual = Global::new(residual, elements as usize);
-    map(
-        x,
-        y,
-        elements,
-        List::WithResidual(list, residual, Kept::One),
-    );
+    map(x, y, elements, List::WithResidual(list, residual), true);
 }
 
-/// The body of all three kernels.
+/// The body of all three kernels. Whether the list `keeps` a value is known when a kernel is compiled.
 #[inline(always)]
-unsafe fn map<T: Storage>(x: *const T, y: *mut T, elements: u64, list: List<'_, T>) {
+unsafe fn map<T: Storage>(x: *const T, y: *mut T, elements: u64, list: List<'_, T>, keeps: bool) {
     let x = Global::new(x, elements as usize);
     let y = GlobalMut::new(y, elements as usize);
     let start = block_start() as usize;
@@ -111,7 +101,7 @@ unsafe fn map<T: Storage>(x: *const T, y: *mut T, elements: u64, list: List<'_, 
     while done < halves.len() {
         let half = match list {
             List::Functions(list) => apply::<T, _>(list, halves[0]),
-            List::WithResidual(list, residual, keeps) => {
+            List::WithResidual(list, residual) => {
                 let mut added = [[T::from_f32(0.0); VECTOR_ELEMENTS]; 2];
                 let first = first + 2 * done * ROUND_ELEMENTS;
                 if list.has_residual() && is_full {
@@ -124,7 +114,12 @@ unsafe fn map<T: Storage>(x: *const T, y: *mut T, elements: u64, list: List<'_, 
                         }
                     });
                 }
-                apply_with_residual::<T, _>(list, halves[0], pair(added[0], added[1]), keeps)
+                let (values, added) = (halves[0], pair(added[0], added[1]));
+                if keeps {
+                    apply_with_residual::<T, _>(list, values, added, InRegisters(values))
+                } else {
+                    apply_with_residual::<T, _>(list, values, added, KeepsNothing)
+                }
             }
         };
         halves = [halves[1], half];

@@ -33,7 +33,7 @@ use launch_config::pointwise::{OperandList, PointwiseList};
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
 use crate::parts::planes::{Behind, NormTensors, Planes};
-use crate::parts::pointwise::{Kept, List, apply, apply_with_residual};
+use crate::parts::pointwise::{KeepsNothing, List, apply, apply_with_residual};
 use crate::parts::unroll::unroll;
 
 /// From eight values of a thread to its next eight.
@@ -177,13 +177,7 @@ pub unsafe fn group_norm_scale_pointwise_residual<T: Vectors>(
         },
     };
     let residual = Global::new(residual, g.elements as usize);
-    normalise_block(
-        x,
-        tensors,
-        y,
-        g,
-        List::WithResidual(list, residual, Kept::Nothing),
-    );
+    normalise_block(x, tensors, y, g, List::WithResidual(list, residual));
 }
 
 /// The body of both kernels.
@@ -284,13 +278,13 @@ unsafe fn normalise_block<T: Vectors>(
         }
         let values = match list {
             List::Functions(list) => apply::<T, _>(list, values),
-            List::WithResidual(list, residual, keeps) => {
+            List::WithResidual(list, residual) => {
                 let mut added = zeros;
                 if list.has_residual() {
                     let residual = residual.slice(start as usize, left as usize);
                     added = load_of(residual, at);
                 }
-                apply_with_residual::<T, _>(list, values, to_f32(added), keeps)
+                apply_with_residual::<T, _>(list, values, to_f32(added), KeepsNothing)
             }
         };
         let stored = from_f32::<T>(values);
@@ -309,12 +303,12 @@ unsafe fn normalise_block<T: Vectors>(
         let value = planes.apply(params, x.load(at as usize).to_f32());
         let [value] = match list {
             List::Functions(list) => apply::<T, _>(list, [value]),
-            List::WithResidual(list, residual, keeps) => {
+            List::WithResidual(list, residual) => {
                 let mut added = 0.0;
                 if list.has_residual() {
                     added = residual.load(start as usize + at as usize).to_f32();
                 }
-                apply_with_residual::<T, _>(list, [value], [added], keeps)
+                apply_with_residual::<T, _>(list, [value], [added], KeepsNothing)
             }
         };
         y.store(at as usize, T::from_f32(value));

@@ -24,15 +24,7 @@ const MAX_VALUES: usize = 16;
 #[derive(Clone, Copy)]
 pub(crate) enum List<'a, T> {
     Functions(&'a PointwiseList),
-    WithResidual(&'a OperandList, Global<T>, Kept),
-}
-
-/// Whether lists may keep a value for later steps in registers, as many as the values take. It is known when
-/// the kernel is compiled.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
-    Nothing,
-    One,
+    WithResidual(&'a OperandList, Global<T>),
 }
 
 /// Where lists keep a value for later steps.
@@ -47,7 +39,7 @@ pub(crate) trait Keeps<const N: usize> {
 /// Keeps nothing.
 pub(crate) struct KeepsNothing;
 
-/// Keeps values in registers.
+/// Keeps values in as many registers.
 pub(crate) struct InRegisters<const N: usize>(pub(crate) [f32; N]);
 
 impl<const N: usize> Keeps<N> for KeepsNothing {
@@ -138,14 +130,10 @@ pub(crate) fn apply_with_residual<T: Storage, const N: usize>(
     list: &OperandList,
     values: [f32; N],
     residual: [f32; N],
-    keeps: Kept,
+    keeps: impl Keeps<N>,
 ) -> [f32; N] {
     let none = None::<fn() -> [[f32; 2]; N]>;
-    let residual = Some(residual);
-    match keeps {
-        Kept::Nothing => apply_with::<T, N>(list, values, residual, none, KeepsNothing),
-        Kept::One => apply_with::<T, N>(list, values, residual, none, InRegisters(values)),
-    }
+    apply_with::<T, N>(list, values, Some(residual), none, keeps)
 }
 
 /// Step number `at`, by a branch: an array that is indexed by a variable would be copied to each thread's

@@ -46,7 +46,7 @@ use launch_config::{AffineType, Presence, VECTOR_ELEMENTS};
 use super::stage::Filters;
 use crate::parts::batch_norm::Norm;
 use crate::parts::nhwc::{BlockPlace, InputRow, Run, ThreadPlace, Vector};
-use crate::parts::pointwise::{Kept, apply_with_residual};
+use crate::parts::pointwise::{KeepsNothing, apply_with_residual};
 use crate::parts::store::{GainAndShift, Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
@@ -306,7 +306,7 @@ unsafe fn write<T: Storage>(
             store.list,
             flat(values),
             flat(added),
-            Kept::Nothing,
+            KeepsNothing,
         ));
         unroll!(4, |i| {
             if first + (i as u32) < run.len {

@@ -8,7 +8,7 @@ use launch_config::pointwise::OperandList;
 
 use super::item::{Item, ROWS};
 use crate::parts::index::div_rem;
-use crate::parts::pointwise::{Kept, apply_with_residual};
+use crate::parts::pointwise::{InRegisters, apply_with_residual};
 use crate::parts::unroll::unroll;
 
 /// Writes the lane's first `rows` sums to the output plane `y`.
@@ -62,7 +62,8 @@ pub(super) unsafe fn listed<T: Storage>(
     while half < 2 {
         opaque::not_unrolled();
         let ([a, b, c, d, rest @ ..], [e, f, g, h, rest_added @ ..]) = (sums, added);
-        let [a, b, c, d] = apply_with_residual::<T, 4>(list, [a, b, c, d], [e, f, g, h], Kept::One);
+        let (values, others) = ([a, b, c, d], [e, f, g, h]);
+        let [a, b, c, d] = apply_with_residual::<T, 4>(list, values, others, InRegisters(values));
         let ([i, j, k, l], [m, n, o, p]) = (rest, rest_added);
         (sums, added) = ([i, j, k, l, a, b, c, d], [m, n, o, p, e, f, g, h]);
         half += 1;
