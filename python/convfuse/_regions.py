@@ -22,7 +22,7 @@ from . import _native
 from ._chain import parsed
 from ._report import Entry
 from ._table import FIRST, POINTWISE, ROWS, Path, Refused, gate, is_copy, operand, readers, same, value
-from .ops import operator_of
+from .ops import RUN, RUN_RENEWING, operator_of
 
 __all__ = ["Region", "find", "is_norm", "put", "tidy", "where"]
 
@@ -45,9 +45,11 @@ def is_norm(operator: str, attributes: dict[str, Any]) -> bool:
     return operator in ("group_norm", "instance_norm", "layer_norm")
 
 
-# Of calls in graphs, whose names are part of the keys of inductor's cache on disk, which does not know the fake implementation.
+# Of calls in graphs, whose names are part of the keys of inductor's cache on disk, which knows neither the fake implementation nor the
+# order in which inputs are kept.
 _KNOWN = b"".join(
-    pathlib.Path(__file__).with_name(one).read_bytes() for one in ("_chain.py", "ops.py")
+    pathlib.Path(__file__).with_name(one).read_bytes()
+    for one in ("_chain.py", "_regions.py", "ops.py")
 )
 _NAME = f"convfuse_{crc32(_KNOWN):08x}"
 
@@ -311,6 +313,19 @@ def _begins(node: fx.Node) -> bool:
     return node.target in FIRST
 
 
+def _kept(node: fx.Node) -> torch.Tensor | None:
+    """What is known of an input whose order of elements inductor is to keep: one that is channels-last in PyTorch, and is no value of
+    the operator, which has an order of its own. Else none: inductor would write a value of its own kernels densely."""
+    known = value(node)
+    if node.target in (RUN, RUN_RENEWING) or known.dim() not in (4, 5):
+        return None
+    order, strides, step = [1, *range(known.dim() - 1, 1, -1), 0], [0] * known.dim(), 1
+    for axis in order:
+        strides[axis] = step
+        step = step * known.shape[axis]
+    return known if same(known.stride(), strides) else None
+
+
 def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invariant: bool) -> None:
     """Puts a call of the operator in the place of each region. ``fast`` says whether float32 is multiplied fast."""
     calls: dict[fx.Node, fx.Node] = {}
@@ -325,6 +340,7 @@ def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invarian
             run = operator_of(region.text)
             call = graph.create_node("call_function", run, arguments, name=_NAME)
         call.meta = {key: one for key, one in last.meta.items() if key not in _OF_THE_OPERATOR}
+        call.meta["eager_input_vals"] = ([_kept(one) for one in inputs], *[None] * 4), {}
         last.replace_all_uses_with(call)
         calls[last] = call
         for parameter, new in region.renewed.items():

@@ -875,7 +875,9 @@ def _arithmetic(node: fx.Node, path: Path) -> None:
             path.add({"mul": {"value": alpha}}, [])
             alpha = 1
     constant = _constant(other)
-    if constant is not None:
+    if constant is not None and layer in ("mul", "div") and constant * alpha == 1:
+        path.follow([node])
+    elif constant is not None:
         path.add({layer: {"value": constant * alpha}}, [node])
     elif alpha != 1:
         raise Refused("a sum with a multiple of a tensor")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import io
+import json
+import re
 
 import pytest
 import torch
@@ -440,6 +442,34 @@ def test_inductor_compiles_arithmetic_that_no_region_has(choice):
         y, z = compiled(x)
         expect_close(y, end(copy.deepcopy(model).double()(x.double())), factor=10)
         expect_close(z, end(x.double().repeat(1, 3, 1, 1)[:, 1:]), factor=10)
+
+
+def test_inductor_writes_channels_last_what_a_region_reads():
+    """Upsampling in front of a convolution is inductor's: its result is written once, in the order that PyTorch has."""
+    from torch._inductor.utils import run_and_get_code
+
+    up = nn.Upsample(scale_factor=2.0)
+    model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), up, nn.Conv2d(8, 8, 3), nn.ReLU())
+    model = model.eval().to(memory_format=torch.channels_last)
+    x = torch.randn(2, 4, 9, 11).to(memory_format=torch.channels_last)
+    with torch.no_grad(), torch._inductor.config.patch(force_disable_caches=True):
+        y, code = run_and_get_code(torch.compile(model, backend="convfuse", options=OPTIONS), x)
+        expect_close(y, copy.deepcopy(model).double()(x.double()))
+    read = re.findall(r"convfuse\.run\.default\(\[(buf\d+)\]", code[0])[-1]
+    (made,) = re.findall(rf"\b{read} = \w+\((?:\w+, )?\(2, 8, 14, 18\), (\(.*?\))", code[0])
+    assert made == "(2016, 1, 144, 8)"
+
+
+def test_factors_of_one_are_no_layers(kernels):
+    """As residual blocks have them that can scale their outputs."""
+    convolution = nn.Conv2d(3, 3, 3, padding=1).eval()
+    x = torch.randn(2, 3, 8, 10)
+    with torch.no_grad():
+        y = compiled(lambda x: (x + convolution(x) * 1.0) / 1)(x)
+        expect_close(y, x.double() + copy.deepcopy(convolution).double()(x.double()))
+    (program,) = kernels
+    (region,) = program.regions
+    assert [next(iter(one)) for one in json.loads(region.text)["layers"]] == ["conv2d", "add"]
 
 
 @pytest.mark.parametrize("layers", [[nn.SiLU()], [nn.GroupNorm(2, 8), nn.SiLU()]])
