@@ -1,10 +1,13 @@
-//! `cargo xtask layout`: every operator has its homes, files stay short, and so do lines of prose.
+//! `cargo xtask layout`: every operator has its homes, files stay short, so do lines of prose, and packages
+//! that are published have what that takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
+
+use crate::packages;
 
 /// A kind of thing that has one file, or folder, of its name in each of these places.
 struct Kind {
@@ -86,9 +89,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let files = sources(root)?;
     faults.extend(long_files(&files));
     faults.extend(long_prose(&files));
+    faults.extend(packages::faults(root)?);
     ensure!(faults.is_empty(), "{}", faults.join("\n"));
     println!(
-        "every operator has its homes, no file is longer than {MAX_LINES} lines, no prose than {MAX_COLUMNS} columns"
+        "every operator has its homes, no file is longer than {MAX_LINES} lines, no prose than {MAX_COLUMNS} columns, published packages have their fields"
     );
     Ok(())
 }

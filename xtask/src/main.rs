@@ -8,6 +8,7 @@ mod fuzz;
 mod gpu_bundle;
 mod layout;
 mod mutants;
+mod packages;
 mod paths;
 mod ptx;
 mod ptxas;
@@ -69,7 +70,7 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
-    /// Check that every operator has its homes and that files stay short.
+    /// Check that every operator has its homes, that files stay short, and that published packages are whole.
     Layout,
 }
 
