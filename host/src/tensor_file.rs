@@ -39,8 +39,20 @@ pub enum TensorFileError {
         source: std::io::Error,
     },
     /// The file is an archive, not a safetensors file.
-    #[error("{}: is a zip archive, as torch.save writes, must be a safetensors file: safetensors.torch.save_file(model.state_dict(), PATH) writes one", .path.display())]
+    #[error("{}: is a zip archive, as torch.save and numpy.savez write, must be a safetensors file: safetensors.torch.save_file(model.state_dict(), PATH) writes one", .path.display())]
     Archive {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is an array of NumPy, not a safetensors file.
+    #[error("{}: is one array of NumPy, .npy, must be a safetensors file: safetensors.numpy.save_file({{NAME: array}}, PATH) writes one", .path.display())]
+    Array {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is a pickle, not a safetensors file.
+    #[error("{}: is a pickle, as torch.save of old versions writes, must be a safetensors file: safetensors.torch.save_file(model.state_dict(), PATH) writes one", .path.display())]
+    Pickle {
         /// The file.
         path: PathBuf,
     },

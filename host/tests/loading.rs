@@ -319,6 +319,24 @@ fn double_precision_is_taken_and_integers_are_refused_by_name() {
 }
 
 #[test]
+fn files_of_other_kinds_are_refused_with_their_kind() {
+    let kinds: [(&[u8], &str); 4] = [
+        (b"PK\x03\x04\x14\0\0\0\x08\0", "is a zip archive, as "),
+        (
+            b"\x93NUMPY\x01\0v\0{'descr'",
+            "is one array of NumPy, .npy, ",
+        ),
+        (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8", "is a pickle, as "),
+        (b"\x80\x06\x8a\nl\xfc\x9cF\xf9 j\xa8", "is not a complete "),
+    ];
+    for (bytes, kind) in kinds {
+        let error = load(&chain(true, true), bytes, &LoadOptions::default()).unwrap_err();
+        let expected = format!("(bytes): {kind}");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+}
+
+#[test]
 fn a_model_is_loaded_in_the_element_type_of_the_options() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weights.safetensors");

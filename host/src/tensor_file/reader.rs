@@ -209,6 +209,8 @@ impl<'a> TensorFile<'a> {
             }),
             Err(HeadFlaw::Io(source)) => Err(TensorFileError::Read { path, source }),
             Err(HeadFlaw::Archive) => Err(TensorFileError::Archive { path }),
+            Err(HeadFlaw::Array) => Err(TensorFileError::Array { path }),
+            Err(HeadFlaw::Pickle) => Err(TensorFileError::Pickle { path }),
             Err(HeadFlaw::Format(source)) => Err(TensorFileError::Format {
                 path,
                 source: source.into(),
@@ -314,11 +316,23 @@ impl<'a> Bytes<'a> {
 enum HeadFlaw {
     Io(io::Error),
     Archive,
+    Array,
+    Pickle,
     Format(SafeTensorError),
 }
 
-/// What a zip archive begins with.
-const ZIP: &[u8] = b"PK\x03\x04";
+impl HeadFlaw {
+    /// What these are the first bytes of, which cannot be those of a safetensors file.
+    fn of(first: &[u8]) -> HeadFlaw {
+        match first {
+            [b'P', b'K', 3, 4, ..] => HeadFlaw::Archive,
+            [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => HeadFlaw::Array,
+            // The protocols that have a version.
+            [0x80, 2..=5, ..] => HeadFlaw::Pickle,
+            _ => HeadFlaw::Format(SafeTensorError::HeaderTooLarge),
+        }
+    }
+}
 
 /// The largest header, by the format.
 const MOST_HEAD: u64 = 100_000_000;
@@ -333,11 +347,8 @@ fn head(bytes: &mut Bytes<'_>) -> Result<(u64, Metadata), HeadFlaw> {
     }
     let count = bytes.part(0, COUNT as usize).map_err(HeadFlaw::Io)?;
     let head_len = u64::from_le_bytes(word(&count));
-    if head_len > MOST_HEAD && count.starts_with(ZIP) {
-        return Err(HeadFlaw::Archive);
-    }
     if head_len > MOST_HEAD {
-        return flaw(SafeTensorError::HeaderTooLarge);
+        return Err(HeadFlaw::of(&count));
     }
     let start = COUNT + head_len;
     if start > len {

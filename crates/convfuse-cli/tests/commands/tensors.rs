@@ -169,8 +169,8 @@ fn what_does_not_fit_is_refused_before_it_runs() {
     program.file("many.npz", "PK\x03\x04, and so on");
     with("input", "many.npz").was_refused(&["many.npz: ", "is an archive, as .npz is"]);
     with("parameters", "many.npz")
-        .was_refused(&["many.npz: is a zip archive, as torch.save writes"]);
-    with("parameters", "x.npy").was_refused(&["x.npy: is not a complete safetensors file"]);
+        .was_refused(&["many.npz: is a zip archive, as torch.save and numpy.savez write"]);
+    with("parameters", "x.npy").was_refused(&["x.npy: is one array of NumPy, .npy, must be"]);
     with("parameters", "chain.json").was_refused(&["chain.json: is no index of safetensors files"]);
     let name = program.run(&format!("{RUN} --output y.txt"));
     name.was_refused(&["y.txt: must end with .safetensors or .npy"]);
