@@ -246,7 +246,8 @@ def _ways(
     fast = is_fast and region.is_float32_product
 
     def ours() -> Any:
-        return operator_of(region.text)(inputs, parameters, region.text, fast, batch_invariant)
+        arguments = inputs, parameters, region.text, fast, batch_invariant
+        return operator_of(region.text)(*arguments, channels_last=region.is_last)
 
     def theirs() -> Any:
         values = dict(given)

@@ -72,16 +72,24 @@ class Region:
     nodes: list[fx.Node]
     """Those that go; the last one has the region's value."""
     is_dense: bool
-    """Whether PyTorch's value is dense, and the operator's, which is channels-last if the input is."""
+    """Whether PyTorch's value is dense, and the operator's, which is channels-last if the input is or :attr:`is_last` says so."""
     renewed: dict[fx.Node, fx.Node]
     """New running statistics, by the parameters that a run writes them to."""
     entry: Entry
+    is_last: bool = False
+    """Whether the value is to be channels-last whatever the input is."""
 
     @property
     def is_float32_product(self) -> bool:
         """Whether it matters how float32 is multiplied."""
         is_product = any(one.startswith("conv") for one in self.operators)
         return is_product and self.dtype is torch.float32
+
+    @property
+    def has_weights_last(self) -> bool:
+        """Whether weights are channels-last, and not dense as well."""
+        each = [value(one) for one in self.parameters]
+        return any(is_channels_last(one) and not one.is_contiguous() for one in each)
 
     @property
     def key(self) -> tuple[str, torch.dtype]:
@@ -299,6 +307,12 @@ def find(graph: fx.Graph, cpu: bool) -> tuple[list[Region], list[Entry]]:
             entries.append(found.entry)
         else:
             entries.append(found)
+    # As PyTorch's convolutions, which take the order of their weights. That of one channel's weights tells nothing.
+    are_last = any(one.has_weights_last for one in regions)
+    for one in regions:
+        is_of_one = one.operators[0].startswith("conv") and same(value(one.inputs[0]).shape[1:2], [1])
+        one.is_last = one.has_weights_last or are_last and is_of_one
+        one.is_dense = one.is_dense and not one.is_last
     return regions, entries
 
 
@@ -313,17 +327,24 @@ def _begins(node: fx.Node) -> bool:
     return node.target in FIRST
 
 
+def is_channels_last(known: torch.Tensor) -> bool:
+    """Whether an image or a volume is dense with channels as neighbours. One of a single channel is not where it is dense as it is."""
+    axes = known.dim()
+    if axes not in (4, 5):
+        return False
+    strides, step = [0] * axes, 1
+    for axis in [1, *range(axes - 1, 1, -1), 0]:
+        strides[axis] = step
+        step = step * known.shape[axis]
+    return same(known.stride(), strides)
+
+
 def _kept(node: fx.Node) -> torch.Tensor | None:
     """What is known of an input whose order of elements inductor is to keep: one that is channels-last in PyTorch, and is no value of
     the operator, which has an order of its own. Else none: inductor would write a value of its own kernels densely."""
     known = value(node)
-    if node.target in (RUN, RUN_RENEWING) or known.dim() not in (4, 5):
-        return None
-    order, strides, step = [1, *range(known.dim() - 1, 1, -1), 0], [0] * known.dim(), 1
-    for axis in order:
-        strides[axis] = step
-        step = step * known.shape[axis]
-    return known if same(known.stride(), strides) else None
+    is_kept = node.target not in (RUN, RUN_RENEWING) and is_channels_last(known)
+    return known if is_kept else None
 
 
 def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invariant: bool) -> None:
@@ -337,10 +358,13 @@ def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invarian
         )
         with graph.inserting_before(last):
             arguments = inputs, parameters, region.text, is_fast, batch_invariant
+            named = {"channels_last": True} if region.is_last else {}
             run = operator_of(region.text)
-            call = graph.create_node("call_function", run, arguments, name=_NAME)
+            call = graph.create_node("call_function", run, arguments, named, name=_NAME)
         call.meta = {key: one for key, one in last.meta.items() if key not in _OF_THE_OPERATOR}
-        call.meta["eager_input_vals"] = ([_kept(one) for one in inputs], *[None] * 4), {}
+        call.meta["eager_input_vals"] = ([_kept(one) for one in inputs], *[None] * 4), {
+            one: None for one in named
+        }
         last.replace_all_uses_with(call)
         calls[last] = call
         for parameter, new in region.renewed.items():

@@ -47,6 +47,7 @@ def _fake(
     chain: str,
     fast: bool,
     batch_invariant: bool = False,
+    channels_last: bool = False,
 ) -> torch.Tensor:
     x = inputs[0]
     for one in (*parameters, *inputs):
@@ -56,14 +57,16 @@ def _fake(
                 "to one device"
             )
     shape = output_shape(parsed(chain), x.shape)
-    if x.dim() not in (4, 5) or len(shape) != x.dim() or x.stride(1) != 1 or x.is_contiguous():
+    if x.dim() not in (4, 5) or len(shape) != x.dim():
+        return x.new_empty(shape)
+    if not channels_last and (x.stride(1) != 1 or x.is_contiguous()):
         return x.new_empty(shape)
     last = x.new_empty([shape[0], *shape[2:], shape[1]])
     return last.permute([0, x.dim() - 1, *range(1, x.dim() - 1)])
 
 
 @register_flop_formula([torch.ops.convfuse.run, torch.ops.convfuse.run_])
-def _flops(inputs, parameters, chain, fast, batch_invariant=False, *, out_shape=None, **named):
+def _flops(inputs, parameters, chain, fast, *others, out_shape=None, **named):
     return flops(chain, inputs[0])
 
 

@@ -460,6 +460,23 @@ def test_inductor_writes_channels_last_what_a_region_reads():
     assert made == "(2016, 1, 144, 8)"
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_regions_give_the_order_of_their_weights(kernels, channels):
+    """As PyTorch's convolutions do. Strides of one channel tell nothing."""
+    layers = nn.Conv2d(channels, 8, 3), nn.InstanceNorm2d(8), nn.LeakyReLU(), nn.Conv2d(8, 4, 3)
+    model, x = nn.Sequential(*layers).eval(), torch.randn(2, channels, 9, 12)
+    with torch.no_grad():
+        assert compiled(model)(x).is_contiguous()
+        for part in model:
+            part.to(memory_format=torch.channels_last)
+        torch._dynamo.reset()
+        y = compiled(model)(x)
+        assert y.stride() == model(x).stride() == (160, 1, 32, 4)
+        expect_close(y, copy.deepcopy(model).double()(x.double()))
+    last = [one.is_last for program in kernels for one in program.regions]
+    assert last == [False, False, True, True]
+
+
 def test_factors_of_one_are_no_layers(kernels):
     """As residual blocks have them that can scale their outputs."""
     convolution = nn.Conv2d(3, 3, 3, padding=1).eval()

@@ -376,3 +376,16 @@ def test_batch_invariance_is_handed_on(is_invariant, monkeypatch):
     with torch.no_grad():
         expect_close(module(x), exact(module, x))
     assert seen == [is_invariant]
+
+
+def test_outputs_are_channels_last_where_that_is_asked_for():
+    chain = chain_text(3, [CONV])
+    x, weight, bias = torch.randn(2, 3, 6, 7), torch.randn(12, 3, 3, 3), torch.randn(12)
+    arguments = [x], [weight, bias], chain, False
+    dense = ops.RUN(*arguments)
+    last = ops.RUN(*arguments, channels_last=True)
+    assert dense.is_contiguous() and last.stride() == (504, 1, 84, 12)
+    assert torch.equal(dense, last)
+    with FakeTensorMode() as mode:
+        fake = [mode.from_tensor(x)], [mode.from_tensor(one) for one in (weight, bias)], chain, False
+        assert ops.RUN(*fake, channels_last=True).stride() == last.stride()

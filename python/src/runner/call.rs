@@ -19,6 +19,8 @@ pub(crate) struct Call<'a> {
     pub(crate) chain: &'a str,
     pub(crate) is_fast: bool,
     pub(crate) is_batch_invariant: bool,
+    /// Whether the output is channels-last where the first input is not.
+    pub(crate) is_channels_last: bool,
     /// Whether running statistics may be written to.
     pub(crate) is_renewing: bool,
 }
@@ -51,8 +53,8 @@ impl Call<'_> {
         Ok((place, dtype))
     }
 
-    /// The layout of the output: channels-last if the first input is, by its strides alone, as the operator's
-    /// fake implementation has it.
+    /// The layout of the output: channels-last if that is asked for or the first input is, by its strides
+    /// alone, as the operator's fake implementation has it.
     pub(super) fn layout(&self) -> Result<Layout, String> {
         let (shape, strides) = self.inputs[0].layout()?;
         let mut step = 1;
@@ -62,7 +64,8 @@ impl Call<'_> {
                 step *= extent;
                 is_next
             });
-        match (4..=5).contains(&shape.len()) && strides[1] == 1 && !is_contiguous {
+        let is_last = strides.get(1) == Some(&1) && !is_contiguous;
+        match (4..=5).contains(&shape.len()) && (is_last || self.is_channels_last) {
             true => Ok(Layout::Nhwc),
             false => Ok(Layout::Nchw),
         }

@@ -42,7 +42,9 @@ impl Given {
         addresses.clear();
         key.extend([
             i64::from(place.index) << 1 | i64::from(place.is_cuda),
-            i64::from(is_fast) << 1 | i64::from(call.is_batch_invariant),
+            i64::from(call.is_channels_last) << 2
+                | i64::from(is_fast) << 1
+                | i64::from(call.is_batch_invariant),
             call.inputs.len() as i64,
         ]);
         for tensor in call.inputs.iter().chain(call.parameters) {

@@ -17,13 +17,13 @@ use crate::runner::{self, Call};
 
 /// `chain` is one in JSON; `inputs` are the first one and the further ones in the chain's order, `parameters`
 /// are in the order of its table; `fast` multiplies f32 in the tf32-class mode; `batch_invariant` asks for
-/// the same bits of a sample in any batch.
+/// the same bits of a sample in any batch, `channels_last` for such an output where the first input is none.
 const SCHEMA: &CStr =
-    c"run(Tensor[] inputs, Tensor[] parameters, str chain, bool fast, bool batch_invariant=False) -> Tensor";
+    c"run(Tensor[] inputs, Tensor[] parameters, str chain, bool fast, bool batch_invariant=False, bool channels_last=False) -> Tensor";
 
 /// The same, which writes to running statistics that the chain renews.
 const RENEWING: &CStr =
-    c"run_(Tensor[] inputs, Tensor(a!)[] parameters, str chain, bool fast, bool batch_invariant=False) -> Tensor";
+    c"run_(Tensor[] inputs, Tensor(a!)[] parameters, str chain, bool fast, bool batch_invariant=False, bool channels_last=False) -> Tensor";
 
 /// A list that was handed over.
 struct List<'a> {
@@ -100,10 +100,10 @@ fn pointer(value: Value) -> *mut c_void {
 /// The arguments are those of `SCHEMA`.
 unsafe fn call(
     torch: &'static Torch,
-    arguments: [Value; 5],
+    arguments: [Value; 6],
     is_renewing: bool,
 ) -> Result<Value, String> {
-    let [inputs, parameters, chain, fast, batch_invariant] = arguments;
+    let [inputs, parameters, chain, fast, batch_invariant, channels_last] = arguments;
     let is_true = |value: Value| value & 0xff != 0;
     let list = |value| List {
         torch,
@@ -125,6 +125,7 @@ unsafe fn call(
         chain: text,
         is_fast: is_true(fast),
         is_batch_invariant: is_true(batch_invariant),
+        is_channels_last: is_true(channels_last),
         is_renewing,
     };
     runner::run(&call).map(TorchTensor::into_value)
@@ -160,8 +161,8 @@ unsafe fn outcome(stack: *mut Value, inputs: u64, is_renewing: bool) -> *const c
     }
     let called = || match inputs {
         // SAFETY: the caller's promise.
-        5 => unsafe { call(torch()?, stack.cast::<[Value; 5]>().read(), is_renewing) },
-        _ => Err(format!("convfuse: run has {inputs} arguments, must have 5")),
+        6 => unsafe { call(torch()?, stack.cast::<[Value; 6]>().read(), is_renewing) },
+        _ => Err(format!("convfuse: run has {inputs} arguments, must have 6")),
     };
     let called = catch_unwind(AssertUnwindSafe(called));
     match called.unwrap_or_else(|panic| Err(panicked(&*panic))) {
