@@ -22,6 +22,7 @@ mod blocks;
 mod borrowed;
 mod channel_reduction;
 mod channels_last;
+mod channels_last_norms;
 mod conv;
 mod devices;
 mod explanations;
@@ -82,6 +83,7 @@ fn main() {
         kernelbench_85::trials(),
         layouts::trials(),
         channels_last::trials(),
+        channels_last_norms::trials(),
         images::trials(),
         models::trials(),
         other_chains::trials(),

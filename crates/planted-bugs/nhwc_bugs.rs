@@ -29,4 +29,23 @@ bugs! {
         nhwc_vectors_are_swapped_in_stores_alone, implicit_gemm_without_norm::nhwc_and_in_place::<f16>,
             "let row = Pixels::<F::Stored>::at(lane / vectors, «lane % vectors») / of_word;"
                 => "(lane % vectors) ^ (lane / vectors / (8 / vectors) % vectors)";
+    "norm_nhwc.rs":
+        norm_nhwc_takes_moments_of_other_parts_pixels, norm_nhwc::matches::<f32>,
+            "if «of < place.end» {" => "of < g.pixels";
+        norm_nhwc_leaves_out_threads_of_odd_numbers, norm_nhwc::matches::<f32>,
+            "let mut distance = «g.lanes.next_power_of_two()» / 2;" => "g.lanes";
+        norm_nhwc_adds_moments_of_pixels_that_are_not_there, norm_nhwc::matches::<f32>,
+            "&& «place.lane + distance < g.lanes» {" => "true";
+        norm_nhwc_adds_moments_before_they_are_there, norm_nhwc::matches::<f32>,
+            "while distance > 0 {\n        «thread::sync_threads();»" => "";
+        norm_nhwc_writes_moments_of_samples_in_one_place, norm_nhwc::matches::<f32>,
+            "(plane * g.parts as usize + «place.part as usize») * COUNTED" => "0";
+        norm_nhwc_takes_rows_of_the_first_channel, norm_nhwc::matches::<f32>,
+            "div_rem(«channel», g.norm.row_channels)" => "place.channel";
+        norm_nhwc_takes_rows_of_the_first_sample, norm_nhwc::matches::<f32>,
+            "let row = «place.sample as u64 * g.groups as u64»;" => "0";
+        norm_nhwc_adds_the_residual_of_the_first_pixel, norm_nhwc::matches::<f32>,
+            "residual.load_vec(«at»)" => "place.element(g, pixel)";
+        norm_nhwc_has_channels_behind_the_last, norm_nhwc::matches::<f32>,
+            "lane < g.lanes && «channel < g.norm.channels»," => "true";
 }

@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction`, `softmax`, `upsample`, `gate` | the operators |
+//! | `conv/`, `conv_transpose`, `group_norm`, `norm_nhwc`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction`, `softmax`, `upsample`, `gate` | the operators |
 //! | `fused/` | their fusions |
 //! | `one_launch/` | problems 85 and 79 of KernelBench in one launch each |
 //! | `copy_strided`, `copy_rows` | arrays with any strides, made dense; parts of rows |
@@ -44,6 +44,7 @@ pub mod group_norm;
 pub mod instance_norm;
 pub mod layer_norm;
 pub mod max_pool2d;
+pub mod norm_nhwc;
 pub mod one_launch;
 pub mod peak;
 pub mod pointwise;

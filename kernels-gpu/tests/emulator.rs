@@ -131,6 +131,9 @@ tests! {
         checks::softmax::lists::<f32> => checks::softmax::lists::<f16>, checks::softmax::lists::<bf16>;
     gate_multiplies_channels_of_samples:
         checks::gate::matches::<f32> => checks::gate::matches::<f16>, checks::gate::matches::<bf16>;
+    norms_of_channels_last_tensors_match:
+        checks::norm_nhwc::matches::<f32>
+            => checks::norm_nhwc::matches::<f16>, checks::norm_nhwc::matches::<bf16>;
     upsample_matches_in_every_mode:
         checks::upsample::matches::<f32> => checks::upsample::matches::<f16>, checks::upsample::matches::<bf16>;
     row_reduction_averages_by_any_divisor: checks::row_reduction::averages_by_any_divisor;

@@ -31,6 +31,7 @@ pub mod max_pool2d;
 mod mode;
 pub mod nhwc;
 pub mod norm;
+pub mod norm_nhwc;
 pub mod one_launch;
 pub mod overlapping;
 pub mod pad;

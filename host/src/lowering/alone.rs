@@ -1,11 +1,14 @@
-//! Convolutions alone as implicit GEMMs.
+//! Convolutions without a norm, as implicit GEMMs and as matrix products.
 
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
+use launch_config::gemm::{FilterOrder, Gemm as PlainGemm};
 use launch_config::implicit_gemm::GemmConfig;
 use op_spec::Layout;
 
+use super::epilogue::{Plan, channels_last_launches};
 use super::region::Region;
+use crate::device::DType;
 use crate::operators::implicit_gemm::Gemm;
 
 /// An implicit GEMM without a norm, of an input that has these strides if it is not dense NCHW, which writes
@@ -31,4 +34,41 @@ pub(super) fn gemm_alone(
 /// Whether an implicit GEMM has enough products for the layout of its input.
 pub(super) fn pays_for_layout(gemm: &Gemm) -> bool {
     gemm.is_one_sample() || GemmConfig::pays(gemm.conv())
+}
+
+/// A convolution as a matrix product from NHWC to NHWC, perhaps with a residual and a list.
+pub(super) fn matrix_product(
+    region: &Region<'_>,
+    conv: &ConvGeometry,
+    reads: (bool, bool),
+) -> Result<PlainGemm, Refusal> {
+    let of = region.of;
+    if !region.may_be_nhwc()
+        || of.dtype == DType::F32
+        || !of.properties.arch.has_warpgroup_mma()
+        || of.has_explicit_padding(region.layers[0])
+    {
+        return Err(Refusal::Needs("16 bits, dense NHWC, and warpgroup MMA"));
+    }
+    let properties = of.properties;
+    PlainGemm::new(
+        conv,
+        reads,
+        properties.multiprocessors,
+        properties.shared_bytes_per_block,
+    )
+}
+
+/// Whether it has one tap, of channels that a launch pads.
+pub(super) fn pads_one_tap(gemm: &PlainGemm) -> bool {
+    gemm.few_channels.is_some() && gemm.filters == FilterOrder::OneTap
+}
+
+/// Whether a convolution and what `plan` has behind it, a norm first, are faster apart: as a matrix product
+/// and a norm that read and write NHWC. Producers with moments write NCHW.
+pub(super) fn norm_pays_apart(region: &Region<'_>, conv: &ConvGeometry, plan: &Plan) -> bool {
+    let Plan::Map(map) = plan else { return false };
+    let product = matrix_product(region, conv, (false, false));
+    product.is_ok_and(|gemm| !gemm.is_half_empty() && !pads_one_tap(&gemm))
+        && channels_last_launches(map).is_some()
 }

@@ -294,6 +294,11 @@ impl<'a> Appending<'a> {
             }) => further.steps.append(self.program, produced.value(), output),
             Plan::Whole | Plan::Store(_) => Ok(produced.value()),
             Plan::Map(map) => self.map(&produced, map, lowered.writes),
+            Plan::ChannelsLastNorm(of) => {
+                let (affine, x) = (self.affine(of.layer), produced.value());
+                let list = self.list(&of.list, lowered.writes)?;
+                of.launches.append(self.program, x, affine, &list)
+            }
             Plan::Pool(pool) => self.pool(&produced, pool),
             Plan::Windows(windows) => {
                 let (program, x) = (&mut *self.program, produced.value());

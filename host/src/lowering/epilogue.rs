@@ -7,6 +7,7 @@ use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{PointwiseProblem, PreluProblem, ScaleProblem};
 
 mod behind;
+mod channels_last_norm;
 mod gate;
 mod padding;
 mod pool;
@@ -15,6 +16,7 @@ mod rows;
 mod series;
 
 pub(super) use behind::{Behind, leading_affine};
+pub(super) use channels_last_norm::{ChannelsLastNorm, launches as channels_last_launches};
 pub(super) use gate::Gate;
 pub(super) use padding::Padding;
 pub(super) use pool::{Pool, Windows, WindowsKernel};
@@ -39,6 +41,8 @@ pub(super) enum Plan {
     Store(Store),
     /// Norm and pointwise functions.
     Map(Map),
+    /// Norm and pointwise functions of a channels-last tensor.
+    ChannelsLastNorm(ChannelsLastNorm),
     /// Norm, scale, max_pool2d and functions; the norm, the scale and the functions may be absent.
     Pool(Pool),
     /// Windows of a channels-last tensor, and functions.
@@ -73,6 +77,9 @@ impl Plan {
                 "batch norm, arithmetic, functions and residual before the result is written"
             }
             Plan::Map(_) => "norm, scale or prelu, functions and residual in one launch",
+            Plan::ChannelsLastNorm(_) => {
+                "norm, functions and residual of a channels-last tensor in one launch"
+            }
             Plan::Pool(pool) if pool.norm.is_some() => {
                 "norm, scale, max_pool2d and clamp in one launch"
             }
@@ -293,6 +300,9 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
         return Ok(Plan::Gate(gate));
     }
     let form = &form.epilogue;
+    if let Some(norm) = ChannelsLastNorm::of(region, form) {
+        return Ok(Plan::ChannelsLastNorm(norm));
+    }
     if let Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) = &form.reduce {
         return Series::of(region, form).map(Plan::Series);
     }

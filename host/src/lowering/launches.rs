@@ -255,6 +255,10 @@ impl Planning<'_> {
                 self.residuals(&map.list, lowered.writes)?;
                 plan_normalising(&mut self.plan, dtype, &norm, norm.spatial, &map.list)
             }
+            Plan::ChannelsLastNorm(of) => {
+                self.residuals(&of.list, lowered.writes)?;
+                of.launches.plan(&mut self.plan, dtype, &of.list)
+            }
             Plan::Pool(pool) => self.pool(lowered, pool),
             Plan::Windows(windows) => {
                 match &windows.kernel {

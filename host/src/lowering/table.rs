@@ -8,19 +8,17 @@ use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
-use launch_config::gemm::{FilterOrder, Gemm};
 use launch_config::implicit_gemm::{RoundedEpilogue, combining};
 use launch_config::norm::NormGeometry;
 use op_spec::graph::NormalForm;
 use op_spec::{BatchNormProblem, Layout, ReductionOp};
 
-use super::alone::{gemm_alone, pays_for_layout};
+use super::alone::{gemm_alone, matrix_product, norm_pays_apart, pads_one_tap, pays_for_layout};
 use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
 use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::reduced;
 use super::region::Region;
 use super::transposed::transposed;
-use crate::device::DType;
 use crate::operators::fused::{RowMoments, gemm};
 use crate::operators::implicit_gemm::Gemm as ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
@@ -102,10 +100,11 @@ impl Lowered {
             Producer::Gemm(gemm) if gemm.is_half_empty() => {
                 Err("at most 32 filters of several taps, which leave half of a tile empty")
             }
-            Producer::Gemm(gemm)
-                if gemm.few_channels.is_some() && gemm.filters == FilterOrder::OneTap =>
-            {
+            Producer::Gemm(gemm) if pads_one_tap(gemm) => {
                 Err("one tap of channels that a launch would pad first")
+            }
+            Producer::ImplicitGemm(gemm) if norm_pays_apart(region, gemm.conv(), &self.plan) => {
+                Err("in NHWC, for which a matrix product and a norm by itself have no copies")
             }
             Producer::ImplicitGemm(gemm) => {
                 if DepthwiseGeometry::check(gemm.conv()).is_ok() {
@@ -237,26 +236,14 @@ pub(super) const TABLE: [Row; 9] = [
         implements: "in 16 bits from NHWC to NHWC, on `sm_90a`: a convolution of one group, output channels in whole vectors of eight, strides of up to 8 and filters that reach over up to 32 elements, without a norm, perhaps with batch_norm and arithmetic with parameters, a clamp or leaky_relu; up to eight functions behind it, or silu or hardswish, a residual, and a clamp or leaky_relu",
         summary: "a matrix product of windows and filters on tensor cores",
         can_implement: |row, region, form| {
-            let of = region.of;
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
             let store = Store::of(&form.epilogue)?;
-            if !region.may_be_nhwc()
-                || of.dtype == DType::F32
-                || !of.properties.arch.has_warpgroup_mma()
-                || of.has_explicit_padding(region.layers[0])
-            {
-                return Err(Refusal::Needs("16 bits, dense NHWC, and warpgroup MMA"));
-            }
             if !gemm::applies(&store.list) {
                 return Err(row.other_layers());
             }
             let has_list = RoundedEpilogue::of(&store.list).is_none();
-            let gemm = Gemm::new(
-                &conv_geometry(&conv)?,
-                (store.residual.is_some(), has_list),
-                of.properties.multiprocessors,
-                of.properties.shared_bytes_per_block,
-            )?;
+            let reads = (store.residual.is_some(), has_list);
+            let gemm = matrix_product(region, &conv_geometry(&conv)?, reads)?;
             let gemm = match region.is_given_in_nhwc(layer) {
                 true => gemm.with_channels_last_filters(),
                 false => gemm,
@@ -344,6 +331,7 @@ pub(super) const TABLE: [Row; 9] = [
                 Plan::Shuffle(ref shuffle) => shuffle.layout,
                 Plan::Pad(ref padding) => padding.layout,
                 Plan::Gate(ref gate) => gate.layout(),
+                Plan::ChannelsLastNorm(_) => Layout::Nhwc,
                 _ => Layout::Nchw,
             };
             Ok(Lowered::without_moments(Producer::Tensor, plan).in_layout(layout))

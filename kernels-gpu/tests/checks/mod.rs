@@ -54,6 +54,7 @@ pub(crate) mod layer_norm_rows;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
 pub(crate) mod norm_f32_affine;
+pub(crate) mod norm_nhwc;
 pub(crate) mod one_launch_corners;
 pub(crate) mod one_launch_nan;
 pub(crate) mod pointwise;

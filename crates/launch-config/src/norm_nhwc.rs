@@ -1,0 +1,153 @@
+//! Group and instance norm of channels-last tensors.
+//!
+//! A thread has a vector of [`VECTOR_ELEMENTS`] channels and, one after the other, pixels of a part of a
+//! sample. Statistics are taken of each channel and each part, in the form in which convolutions leave them,
+//! and combined to those of rows by the same kernel.
+
+use super::norm::{COUNTED_ELEMENTS, NormGeometry};
+use super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
+
+/// Threads of a block.
+pub const BLOCK_THREADS: u32 = 256;
+
+/// Blocks that a multiprocessor should hold.
+pub const MIN_BLOCKS: u32 = 3;
+
+/// Pixels of which a thread takes moments at a time.
+pub const MOMENT_PIXELS: u32 = 8;
+
+/// Pixels that a thread normalises at a time.
+pub const APPLY_PIXELS: u32 = 4;
+
+/// Pixels of a thread in a part, which is longer where a sample would have more than [`MAX_PARTS`].
+const PART_PIXELS: u32 = 16;
+
+/// The most parts of a sample.
+const MAX_PARTS: u32 = 512;
+
+/// A pass over a channels-last tensor that has a norm.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NormNhwcGeometry {
+    /// The norm; of a normalising pass with one counted result for each row.
+    pub norm: NormGeometry,
+    /// Samples of the tensor.
+    pub samples: u64,
+    /// Groups of channels, which are rows of the norm.
+    pub groups: u32,
+    /// Pixels of a sample.
+    pub pixels: u32,
+    /// Vectors of channels of a block.
+    pub block_vectors: u32,
+    /// Blocks for the channels of a pixel.
+    pub channel_blocks: u32,
+    /// Pixels that the threads of a block have at a time.
+    pub lanes: u32,
+    /// Pixels of a part.
+    pub part_pixels: u32,
+    /// Parts of a sample.
+    pub parts: u32,
+}
+
+impl NormNhwcGeometry {
+    /// The pass that takes statistics. Its parts depend on a sample's shape alone.
+    ///
+    /// # Errors
+    /// Channels that are no whole vectors; samples of 2^31 pixels.
+    pub fn statistics(norm: &NormGeometry) -> Result<Self, Refusal> {
+        if norm.channels == 0 || !norm.channels.is_multiple_of(VECTOR_ELEMENTS as u32) {
+            return Err(Refusal::Needs("a multiple of 4 channels"));
+        }
+        let Ok(pixels @ 1..=0x7fff_ffff) = u32::try_from(norm.spatial) else {
+            return Err(Refusal::Needs("samples of 1 to 2^31 - 1 pixels"));
+        };
+        let vectors = norm.channels / VECTOR_ELEMENTS as u32;
+        let block_vectors = vectors.min(BLOCK_THREADS);
+        let lanes = BLOCK_THREADS / block_vectors;
+        let part_pixels = (PART_PIXELS * lanes).max(pixels.div_ceil(MAX_PARTS));
+        let groups = norm.channels / norm.row_channels;
+        Ok(Self {
+            norm: *norm,
+            samples: norm.rows / u64::from(groups),
+            groups,
+            pixels,
+            block_vectors,
+            channel_blocks: vectors.div_ceil(block_vectors),
+            lanes,
+            part_pixels,
+            parts: pixels.div_ceil(part_pixels),
+        })
+    }
+
+    /// The pass that normalises, of statistics that are combined to one result for each row.
+    #[must_use]
+    pub fn apply(&self) -> Self {
+        let part_pixels = PART_PIXELS * self.lanes;
+        Self {
+            norm: self.norm.counted(1),
+            part_pixels,
+            parts: self.pixels.div_ceil(part_pixels),
+            ..*self
+        }
+    }
+
+    /// f32 elements of the statistics, `[samples][channels][parts][count, mean, M2, 0]`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn moment_elements(&self) -> u64 {
+        self.samples * self.norm.channels as u64 * self.parts as u64 * COUNTED_ELEMENTS as u64
+    }
+
+    /// The statistics of a row of the norm.
+    #[must_use]
+    pub const fn moments_of_row(&self) -> u64 {
+        self.norm.row_channels as u64 * self.parts as u64
+    }
+
+    /// Launch of a pass, if it fits a grid.
+    #[must_use]
+    pub const fn shape(&self) -> Option<LaunchShape> {
+        let of_sample = self.parts as u64 * self.channel_blocks as u64;
+        LaunchShape::linear(self.samples.saturating_mul(of_sample), BLOCK_THREADS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(channels: u32, groups: u32, spatial: u64) -> Result<NormNhwcGeometry, Refusal> {
+        NormNhwcGeometry::statistics(&NormGeometry::new(2, channels, groups, spatial, 1e-5))
+    }
+
+    #[test]
+    fn parts_cover_a_sample_and_none_is_empty() {
+        for (channels, spatial, parts) in [
+            (4, 1, 1),
+            (8, 2048, 1),
+            (8, 2049, 2),
+            (320, 96, 1),
+            (320, 97, 2),
+            (2048, 512 * 16, 512),
+            (2048, 512 * 16 + 1, 482),
+            (128, 512 * 512, 512),
+        ] {
+            let g = of(channels, 2, spatial).expect("whole vectors");
+            for pass in [g, g.apply()] {
+                let before = u64::from(pass.parts - 1) * u64::from(pass.part_pixels);
+                assert!(before < spatial, "{channels} channels, {spatial} pixels");
+                assert!(before + u64::from(pass.part_pixels) >= spatial);
+            }
+            assert_eq!(g.parts, parts, "{channels} channels, {spatial} pixels");
+            assert!(g.channel_blocks * g.block_vectors >= channels / 4);
+        }
+    }
+
+    #[test]
+    fn other_shapes_are_refused() {
+        for (channels, spatial) in [(6, 9), (0, 9), (8, 0), (8, 1 << 31)] {
+            assert!(of(channels, 1, spatial).is_err(), "{channels}, {spatial}");
+        }
+        assert!(of(8, 1, (1 << 31) - 1).is_ok());
+    }
+}

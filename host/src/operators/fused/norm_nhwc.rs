@@ -1,0 +1,96 @@
+//! Group and instance norm of channels-last tensors, with pointwise functions and residuals behind it.
+
+use kernels_gpu::norm_nhwc::{NORM_NHWC, NORM_NHWC_MOMENTS};
+use launch_config::Refusal;
+use launch_config::implicit_gemm::combining;
+use launch_config::norm::NormGeometry;
+use launch_config::norm_nhwc::NormNhwcGeometry;
+use op_spec::Layout;
+
+use super::convolved::{Convolved, RowMoments};
+use crate::device::{DType, Order};
+use crate::error::Result;
+use crate::operators::launching::{Affine, compute};
+use crate::operators::pointwise::{self, ListStep};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
+
+/// The launches of a norm.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NormNhwc {
+    statistics: NormNhwcGeometry,
+    moments: RowMoments,
+}
+
+impl NormNhwc {
+    /// Those of `norm`.
+    ///
+    /// # Errors
+    /// That of [`NormNhwcGeometry::statistics`].
+    pub(crate) fn new(norm: &NormGeometry) -> Result<Self, Refusal> {
+        let statistics = NormNhwcGeometry::statistics(norm)?;
+        let count = statistics.moments_of_row();
+        let combining = combining(count, 1);
+        let moments = RowMoments { count, combining };
+        Ok(Self {
+            statistics,
+            moments,
+        })
+    }
+
+    /// Plans them, and the steps of a list.
+    pub(crate) fn plan<R: Copy>(
+        &self,
+        plan: &mut LaunchPlan,
+        dtype: DType,
+        list: &[ListStep<R>],
+    ) -> Result<()> {
+        let label = [dtype.label()];
+        let norm = &self.statistics.norm;
+        plan.launch(&NORM_NHWC_MOMENTS, &label, self.statistics.shape())?;
+        self.moments.plan(plan, norm)?;
+        plan.launch(&NORM_NHWC, &label, self.statistics.apply().shape())?;
+        let (_, _, rest) = pointwise::first_list(list);
+        pointwise::plan(plan, dtype, norm.elements(), rest)
+    }
+
+    /// Appends them. `x` is channels last, and so are residuals and the result.
+    pub(crate) fn append(
+        &self,
+        program: &mut ProgramBuilder,
+        x: Value,
+        affine: Affine,
+        list: &[ListStep<Value>],
+    ) -> Result<Value> {
+        let (kernel, shape) = program.next(&NORM_NHWC_MOMENTS);
+        let elements = self.statistics.moment_elements() as usize;
+        let moments = program.tensor(&[elements], DType::F32)?;
+        // SAFETY: `x` is channels last and has the norm's elements, `moments` those of the statistics.
+        unsafe { program.launch(kernel, shape, (x, moments, self.statistics)) }
+        let norm = self.statistics.norm;
+        let convolved = Convolved { y: x, moments };
+        let input = convolved.statistics(program, affine, norm, self.moments)?;
+        let apply = NormNhwcGeometry {
+            norm: input.norm,
+            ..self.statistics.apply()
+        };
+        let (operands, residual, rest) = pointwise::first_list(list);
+        let shape = program.shape(x).to_vec();
+        let order = Order::of_layout(&shape, Layout::Nhwc)?;
+        let y = program.tensor_as(&shape, program.dtype(x), order)?;
+        let Affine { weight, bias } = affine;
+        let arguments = (
+            x,
+            input.partials,
+            weight,
+            bias,
+            residual,
+            y,
+            apply,
+            operands,
+        );
+        // SAFETY: `x`, `y` and a residual are channels last and have the norm's elements; the statistics are
+        // those of its rows; weight and bias have a value per channel where the norm says that they exist.
+        let y = unsafe { compute(program, &NORM_NHWC, y, arguments) };
+        pointwise::append(program, y, rest)
+    }
+}

@@ -1,0 +1,269 @@
+//! Group and instance norm of channels-last tensors, with a list of pointwise functions.
+//!
+//! Two launches and those that combine statistics between them. A thread has the same channels in all of its
+//! pixels, so statistics are those of channels until they are combined to those of rows, and what normalises
+//! a channel is computed once for a thread. `launch_config::norm_nhwc` says how threads are spread.
+//!
+//! ```text
+//! norm_nhwc_moments:  for each eight pixels of the thread: moments of each channel, combined with those so far
+//!                     moments of the block's pixels, by a tree over its threads   # barriers
+//! norm_nhwc:          mean, rstd * weight, bias of the thread's four channels
+//!                     for each four pixels of the thread: y = list((x - mean) * factor + bias)
+//! ```
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::shared::Shared;
+use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
+use launch_config::norm::COUNTED_ELEMENTS;
+use launch_config::norm_nhwc::{
+    APPLY_PIXELS, BLOCK_THREADS, MIN_BLOCKS, MOMENT_PIXELS, NormNhwcGeometry,
+};
+use launch_config::pointwise::OperandList;
+use launch_config::{Presence, VECTOR_ELEMENTS};
+
+use crate::parts::index::div_rem;
+use crate::parts::moments::{self, Moments};
+use crate::parts::nhwc::Vector;
+use crate::parts::planes::affine;
+use crate::parts::pointwise::{KeepsNothing, apply_with_residual};
+use crate::parts::unroll::unroll;
+
+shared_array! {
+    /// The moments of each thread's channels: all counts, then all means and deviations of its first channel,
+    /// and so on.
+    static NORM_NHWC_THREADS: [f32; BLOCK_THREADS as usize * (1 + 2 * VECTOR_ELEMENTS)];
+}
+
+/// The moments of a thread's channels.
+type Channels = [Moments; VECTOR_ELEMENTS];
+
+/// Blocks that a multiprocessor holds fewer than on Hopper, where the assembler does not fit what normalises
+/// into as many registers.
+const ROOMY: u32 = !cfg!(hopper) as u32;
+
+/// Values of the pixels that are normalised at a time.
+const VALUES: usize = APPLY_PIXELS as usize * VECTOR_ELEMENTS;
+
+/// The channels and pixels of a thread.
+struct ThreadPlace {
+    sample: usize,
+    part: u32,
+    /// The first of its channels.
+    channel: u32,
+    /// Its number among the threads of these channels.
+    lane: u32,
+    /// Its first pixel; the others are `g.lanes` apart, up to `end`.
+    first: u32,
+    end: u32,
+    /// Whether it has channels and pixels at all.
+    takes_part: bool,
+}
+
+impl ThreadPlace {
+    /// Of the thread that is asking.
+    ///
+    /// # Safety
+    /// The launch is `g.shape()`.
+    #[inline(always)]
+    unsafe fn of(g: &NormNhwcGeometry) -> Self {
+        let (block, of_channels) = div_rem(thread::block_idx_x(), g.channel_blocks);
+        let (sample, part) = div_rem(block, g.parts);
+        let (lane, vector) = div_rem(thread::thread_idx_x(), g.block_vectors);
+        let channel = (of_channels * g.block_vectors + vector) * VECTOR_ELEMENTS as u32;
+        let first = part * g.part_pixels;
+        Self {
+            sample: sample as usize,
+            part,
+            channel,
+            lane,
+            first: first + lane,
+            // Less than 2^32: both are less than 2^31.
+            end: (first + g.part_pixels).min(g.pixels),
+            takes_part: lane < g.lanes && channel < g.norm.channels,
+        }
+    }
+
+    /// The thread's elements of pixel `pixel` in the tensor.
+    #[inline(always)]
+    fn element(&self, g: &NormNhwcGeometry, pixel: u32) -> usize {
+        let pixel = self.sample * g.pixels as usize + pixel as usize;
+        pixel * g.norm.channels as usize + self.channel as usize
+    }
+}
+
+/// Stores a thread's moments to its place in shared memory.
+#[inline(always)]
+unsafe fn share(shared: Shared<f32>, thread: u32, all: &Channels) {
+    shared.store(thread, all[0].count);
+    unroll!(4, |c| {
+        let at = (1 + 2 * c as u32) * BLOCK_THREADS + thread;
+        shared.store(at, all[c].mean);
+        shared.store(at + BLOCK_THREADS, all[c].m2);
+    });
+}
+
+/// The moments of another thread.
+#[inline(always)]
+unsafe fn shared_by(shared: Shared<f32>, thread: u32) -> Channels {
+    let mut all = [Moments::EMPTY; VECTOR_ELEMENTS];
+    let count = shared.load(thread);
+    unroll!(4, |c| {
+        let at = (1 + 2 * c as u32) * BLOCK_THREADS + thread;
+        all[c] = Moments {
+            count,
+            mean: shared.load(at),
+            m2: shared.load(at + BLOCK_THREADS),
+        };
+    });
+    all
+}
+
+/// A block takes the moments of its channels over a part of a sample's pixels.
+///
+/// *Launch*: `g.shape()`.
+/// *Mapping*: neighbouring threads have neighbouring vectors of channels, then neighbouring pixels.
+/// *Barriers*: one for each level of the tree over the threads that have the same channels, and one before.
+/// *Traffic*: each element is read once; 16 bytes are written for each channel and part.
+///
+/// # Safety
+/// `x` is channels last, has the elements of `g.norm` and starts on 16 bytes; `moments` has
+/// `g.moment_elements()` and starts on 16.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn norm_nhwc_moments<T: Storage>(x: *const T, moments: *mut f32, g: &NormNhwcGeometry) {
+    let x = Global::new(x, g.norm.elements() as usize);
+    let place = ThreadPlace::of(g);
+    let shared = NORM_NHWC_THREADS.view();
+    let thread = thread::thread_idx_x();
+    let mut all = [Moments::EMPTY; VECTOR_ELEMENTS];
+    let mut pixel = place.first;
+    while place.takes_part && pixel < place.end {
+        let mut pixels = [[0.0; VECTOR_ELEMENTS]; MOMENT_PIXELS as usize];
+        let mut count = 0;
+        unroll!(8, |i| {
+            let of = pixel + i as u32 * g.lanes;
+            if of < place.end {
+                pixels[i] = T::to_f32_vector(x.load_vec(place.element(g, of)));
+                count += 1;
+            }
+        });
+        unroll!(4, |c| {
+            let of_channel: [f32; 8] = core::array::from_fn(|i| pixels[i][c]);
+            all[c] = all[c].and(Moments::of_first(&of_channel, count));
+        });
+        pixel += MOMENT_PIXELS * g.lanes;
+    }
+    share(shared, thread, &all);
+    let mut distance = g.lanes.next_power_of_two() / 2;
+    while distance > 0 {
+        thread::sync_threads();
+        if place.lane < distance && place.lane + distance < g.lanes {
+            let others = shared_by(shared, thread + distance * g.block_vectors);
+            unroll!(4, |c| {
+                all[c] = all[c].and(others[c]);
+            });
+            share(shared, thread, &all);
+        }
+        distance /= 2;
+    }
+    if place.lane == 0 && place.takes_part {
+        let moments = GlobalMut::new(moments, g.moment_elements() as usize);
+        unroll!(4, |c| {
+            let channel = place.channel as usize + c;
+            let plane = place.sample * g.norm.channels as usize + channel;
+            let at = (plane * g.parts as usize + place.part as usize) * COUNTED_ELEMENTS;
+            let Moments { count, mean, m2 } = all[c];
+            moments.store_vec(at, [count, mean, m2, 0.0]);
+        });
+    }
+}
+
+/// A block normalises its channels of a part of a sample's pixels, and applies the list.
+///
+/// *Launch*: `g.shape()`.
+/// *Mapping*: as [`fn@norm_nhwc_moments`]; the list is applied to four pixels of a thread at a time.
+/// *Barriers*: none.
+/// *Traffic*: each element, and each of a residual, is read once, and each written once; the rest comes from
+/// cache.
+///
+/// # Safety
+/// `x` and `y` are channels last, have the elements of `g.norm`, start on 16 bytes and are apart; so is
+/// `residual` if the list has one. `partials` has one counted result for each row. `weight` and `bias` have
+/// an element for each channel where the norm says that they exist, of the type that it says.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS - ROOMY)]
+pub unsafe fn norm_nhwc<T: Storage>(
+    x: *const T,
+    partials: *const f32,
+    weight: *const T,
+    bias: *const T,
+    residual: *const T,
+    y: *mut T,
+    g: &NormNhwcGeometry,
+    list: &OperandList,
+) {
+    let elements = g.norm.elements() as usize;
+    let (x, y) = (Global::new(x, elements), GlobalMut::new(y, elements));
+    let place = ThreadPlace::of(g);
+    if !place.takes_part {
+        return;
+    }
+    let has_residual = list.has_residual();
+    let residual = Global::new(residual, if has_residual { elements } else { 0 });
+    let partials = Global::new(partials, g.norm.partial_elements() as usize);
+    let [mut means, mut factors, mut biases] = [[0.0; VECTOR_ELEMENTS]; 3];
+    unroll!(4, |c| {
+        let channel = place.channel + c as u32;
+        let row = place.sample as u64 * g.groups as u64;
+        let row = row + div_rem(channel, g.norm.row_channels).0 as u64;
+        let of_row = moments::partial(partials, &g.norm, row, 0);
+        let value = |exists: Presence, values: *const T, otherwise: f32| {
+            if exists.is_present() {
+                let channels = g.norm.channels as usize;
+                affine(values, channels, channel as usize, g.norm.affine_type)
+            } else {
+                otherwise
+            }
+        };
+        means[c] = of_row.mean;
+        // A weight of 1 leaves every bit of the other factor.
+        factors[c] = of_row.rstd(g.norm.eps) * value(g.norm.weight, weight, 1.0);
+        biases[c] = value(g.norm.bias, bias, 0.0);
+    });
+    let mut pixel = place.first;
+    while pixel < place.end {
+        let mut pixels = [[0.0; VECTOR_ELEMENTS]; APPLY_PIXELS as usize];
+        let mut added = [[0.0; VECTOR_ELEMENTS]; APPLY_PIXELS as usize];
+        let at = |i: usize| {
+            let of = pixel + i as u32 * g.lanes;
+            (of < place.end).then(|| place.element(g, of))
+        };
+        unroll!(4, |i| {
+            if let Some(at) = at(i) {
+                pixels[i] = T::to_f32_vector(x.load_vec(at));
+                if has_residual {
+                    added[i] = T::to_f32_vector(residual.load_vec(at));
+                }
+            }
+        });
+        unroll!(4, |i| {
+            unroll!(4, |c| {
+                pixels[i][c] = math::fma(pixels[i][c] - means[c], factors[c], biases[c]);
+            });
+        });
+        let mapped =
+            apply_with_residual::<T, VALUES>(list, flat(pixels), flat(added), KeepsNothing);
+        unroll!(4, |i| {
+            if let Some(at) = at(i) {
+                let values: Vector = core::array::from_fn(|c| mapped[4 * i + c]);
+                y.store_vec(at, T::from_f32_vector(values));
+            }
+        });
+        pixel += APPLY_PIXELS * g.lanes;
+    }
+}
+
+/// The values of all pixels.
+#[inline(always)]
+fn flat(pixels: [Vector; APPLY_PIXELS as usize]) -> [f32; VALUES] {
+    core::array::from_fn(|i| pixels[i / VECTOR_ELEMENTS][i % VECTOR_ELEMENTS])
+}
+const _: () = assert!(APPLY_PIXELS == 4 && VECTOR_ELEMENTS == 4 && MOMENT_PIXELS == 8);

@@ -1,0 +1,103 @@
+//! Norms of channels-last tensors.
+
+use cuda_std::Storage;
+use launch_config::AffineType;
+use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry};
+use launch_config::norm_nhwc::NormNhwcGeometry;
+use launch_config::pointwise::OperandList;
+use op_spec::graph::Layer;
+
+use super::super::kernels::norm_nhwc::{NORM_NHWC, NORM_NHWC_MOMENTS};
+use super::combine;
+use super::norm::optional;
+use super::pointwise::list;
+use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
+
+/// Input and groups: one vector, and one pixel more than a thread has at a time; rows that end within
+/// vectors; threads without channels, and one pixel more than a part; two parts, of which the last is not
+/// full; more vectors than a block has; a row for each channel.
+const ROWS: [(&[usize], usize); 6] = [
+    (&[3, 4, 3, 3], 1),
+    (&[2, 12, 5, 5], 6),
+    (&[1, 320, 97], 32),
+    (&[2, 24, 29, 23], 2),
+    (&[2, 1032, 2, 17], 3),
+    (&[2, 8, 3, 17, 43], 8),
+];
+
+/// Every row with weight and bias, which are the same in f32; then without them, through a list with a
+/// residual.
+pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
+    for (input, groups) in ROWS {
+        let (n, c) = (input[0] as u64, input[1] as u32);
+        let spatial = input[2..].iter().product::<usize>() as u64;
+        let last = |tensor| run.channels_last::<T>(tensor, n, c);
+        let dense = |tensor| run.channels_last::<T>(tensor, n, spatial as u32);
+        let norm = NormGeometry::new(n, c, groups as u32, spatial, 1e-5);
+
+        let affine = case::<T>([Layer::from(Layer::group_norm("norm", groups))], input);
+        let Loaded { x, parameters } = run.load::<T>(&affine)?;
+        let with_both = norm.affine(true, true);
+        let given = [parameters.first(), parameters.get(1)];
+        let none = (OperandList::EMPTY, None);
+        let of = |norm| NormNhwcGeometry::statistics(norm).expect("whole vectors");
+        let y = normalised(run, &of(&with_both), &last(&x)?, given, none)?;
+        compare(&affine.name, &dense(&y)?, &expected::<T>(&affine))?;
+        // As in samples of many parts, which end within what a thread has at a time.
+        let part_pixels = 7;
+        let parts = NormNhwcGeometry {
+            part_pixels,
+            parts: (spatial as u32).div_ceil(part_pixels),
+            ..of(&with_both)
+        };
+        let by_parts = normalised(run, &parts, &last(&x)?, given, none)?;
+        compare(&affine.name, &dense(&by_parts)?, &expected::<T>(&affine))?;
+        let in_f32 = run.load::<f32>(&affine)?.parameters;
+        let given = [in_f32.first(), in_f32.get(1)];
+        let wide = with_both.with_affine_type(AffineType::F32);
+        let wide = normalised(run, &of(&wide), &last(&x)?, given, none)?;
+        same_bits(&affine.name, &wide, &y)?;
+
+        let functions = [Layer::silu(), Layer::add("residual"), Layer::mul(0.5)];
+        let alone = Layer::from(Layer::group_norm("norm", groups).affine(false));
+        let listed = case::<T>([&[alone], &functions[..]].concat(), input);
+        let Loaded { x, parameters } = run.load::<T>(&listed)?;
+        let residual = last(&parameters[0])?;
+        let through = (list(&functions), Some(&residual));
+        let y = normalised::<T, T>(run, &of(&norm), &last(&x)?, [None, None], through)?;
+        compare(&listed.name, &dense(&y)?, &expected::<T>(&listed))?;
+    }
+    Ok(())
+}
+
+/// The norm of `x`, which is channels last, by all launches; weight and bias are of type `A`.
+fn normalised<T: Storage, A: Storage>(
+    run: &Run,
+    statistics: &NormNhwcGeometry,
+    x: &Tensor<T>,
+    affine: [Option<&Tensor<A>>; 2],
+    (list, residual): (OperandList, Option<&Tensor<T>>),
+) -> Result<Tensor<T>, Failure> {
+    let labels = [label::<T>()];
+    let moments = run.empty::<f32>(statistics.moment_elements() as usize)?;
+    let arguments = (x.source(), moments.ptr(), *statistics);
+    run.launch(&NORM_NHWC_MOMENTS, &labels, statistics.shape(), arguments)?;
+    let partials = run.empty::<f32>(statistics.norm.rows as usize * COUNTED_ELEMENTS)?;
+    let of_row = statistics.moments_of_row() as u32;
+    combine::whole(run, &moments, of_row, &partials)?;
+    let apply = statistics.apply();
+    let y = run.empty::<T>(x.len())?;
+    let [weight, bias] = affine.map(optional);
+    let arguments = (
+        x.source(),
+        partials.source(),
+        weight,
+        bias,
+        optional(residual),
+        y.ptr(),
+        apply,
+        list,
+    );
+    run.launch(&NORM_NHWC, &labels, apply.shape(), arguments)?;
+    Ok(y)
+}

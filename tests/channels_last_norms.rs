@@ -1,0 +1,138 @@
+//! Norms of channels-last tensors: from NHWC to NHWC, alone and behind convolutions.
+
+use convfuse::graph::{Chain, Layer};
+use convfuse::model::Precision;
+use convfuse::spec::Layout;
+use convfuse::{DType, Inputs, Model, Options, Parameters, Tensor, data};
+use libtest_mimic::Trial;
+
+use crate::backend::{Backend, Outcome};
+use crate::channels_last::are_close;
+use crate::layouts::{bits_of, channels_last, lying, way};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    Backend::trials(
+        &Backend::KERNELS,
+        "channels_last_norms",
+        &[
+            ("are_those_of_dense_tensors_without_a_copy", blocks),
+            ("stay_dense_where_there_is_no_kernel", refused),
+        ],
+    )
+}
+
+/// A residual block as in image decoders, and an instance norm at the end.
+fn layers(groups: usize) -> Vec<Layer> {
+    let norm = |name: &str| Layer::from(Layer::group_norm(name, groups));
+    let conv = |name: &str, filters| Layer::from(Layer::conv2d(name, filters, 3).padding(1));
+    vec![
+        norm("first"),
+        Layer::silu(),
+        conv("wide", 96),
+        norm("second"),
+        Layer::silu(),
+        conv("back", 64),
+        Layer::add("residual"),
+        norm("third"),
+        Layer::add("further"),
+        Layer::relu(),
+        conv("last", 64),
+        Layer::from(Layer::instance_norm("each").affine(true)),
+        Layer::mul(0.5),
+    ]
+}
+
+fn blocks(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let [h, w] = match backend {
+        Backend::Emulator => [9, 14],
+        _ => [40, 56],
+    };
+    let fast = Options::default().precision(Precision::Fast);
+    let shape = [2, 64, h, w];
+    let [values, residual, further] = [1, 2, 3].map(|seed| data::signed(seed, &shape[..]));
+    let last = way("channels last", channels_last);
+    for (dtype, groups) in [(DType::F16, 8), (DType::BF16, 32), (DType::F32, 4)] {
+        let chain = Chain::new(64, layers(groups))?;
+        let model = Model::with_dtype(&stream, &chain, &Parameters::init(&chain, 3)?, dtype)?;
+        let [x, a, b] = [&values, &residual, &further]
+            .map(|values| Tensor::from_f32_array(&stream, values, dtype));
+        let (x, a, b) = (x?, a?, b?);
+        let wanted = model.forward_with(
+            Inputs::new(&x).with("residual", &a).with("further", &b),
+            &fast,
+        )?;
+        let wanted = bits_of(&wanted)?;
+        let [x, a, b] =
+            [&values, &residual, &further].map(|values| lying(&stream, values, dtype, &last));
+        let (x, a, b) = (x?, a?, b?);
+        let inputs = || Inputs::new(&x).with("residual", &a).with("further", &b);
+        let y = model.forward_with(inputs(), &fast)?;
+        assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
+        // Three norms pass on what convolutions round.
+        let coarse = if dtype == DType::F32 {
+            DType::F16
+        } else {
+            dtype
+        };
+        let got = bits_of(&y)?;
+        are_close(&got, &wanted, (coarse, Precision::Fast));
+        assert_eq!(
+            bits_of(&model.forward_with(inputs(), &fast)?)?,
+            got,
+            "{dtype}"
+        );
+        let explained = model.plan_for(&stream, inputs(), &fast)?.explain()?;
+        let kernels = |part: &str| {
+            let launches = explained.launches.iter();
+            launches
+                .filter(|launch| launch.kernel.contains(part))
+                .count()
+        };
+        let arch = stream.device().properties().arch;
+        if arch.has_warpgroup_mma() && dtype != DType::F32 {
+            assert_eq!(kernels("norm_nhwc_moments"), 4, "{explained}");
+            assert_eq!(kernels("copy") + kernels("reformat"), 0, "{explained}");
+            let mut regions = explained.regions.iter();
+            let is_nhwc = regions.all(|of| [of.reads, of.writes] == [Layout::Nhwc; 2]);
+            assert!(is_nhwc, "{explained}");
+        } else {
+            // Behind convolutions these are fused in NCHW.
+            assert_eq!(kernels("norm_nhwc_moments"), 1, "{explained}");
+        }
+    }
+    Ok(())
+}
+
+/// Channels that are no whole vectors, a scale in front of the norm and a prelu behind it.
+fn refused(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let norm = || Layer::from(Layer::instance_norm("norm"));
+    for (channels, layers) in [
+        (6, vec![norm(), Layer::relu()]),
+        (8, vec![Layer::scale("before").into(), norm()]),
+        (8, vec![norm(), Layer::from(Layer::prelu("slopes", 8))]),
+    ] {
+        let chain = Chain::new(channels, layers)?;
+        let model = Model::new(&stream, &chain, &Parameters::init(&chain, 3)?)?;
+        let values = data::signed(1, &[2, channels, 5, 7][..]);
+        let wanted = model.forward(&Tensor::from_array(&stream, &values)?)?;
+        let x = lying(
+            &stream,
+            &values,
+            DType::F32,
+            &way("channels last", channels_last),
+        )?;
+        let y = model.forward(&x)?;
+        assert_eq!(bits_of(&y)?, bits_of(&wanted)?);
+        let explained = model
+            .plan_for(&stream, &x, &Options::default())?
+            .explain()?;
+        let is_dense = |kernel: &str| !kernel.contains("norm_nhwc");
+        assert!(
+            explained.launches.iter().all(|of| is_dense(&of.kernel)),
+            "{explained}"
+        );
+    }
+    Ok(())
+}
