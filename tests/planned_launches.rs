@@ -138,6 +138,7 @@ fn announced(backend: Backend) -> Outcome {
         "implicit_gemm_sm90",
         "group_norm_scale_resident",
         "group_norm_stats",
+        "norm_nhwc",
         "row_reduction",
         "pointwise",
         "fold_batch_norm",
