@@ -477,6 +477,18 @@ def test_regions_give_the_order_of_their_weights(kernels, channels):
     assert last == [False, False, True, True]
 
 
+@pytest.mark.parametrize("norm", [F.group_norm, lambda x, groups: F.instance_norm(x)])
+def test_norms_read_what_pytorch_copies_for_them(kernels, norm):
+    """As norms on GPUs do with channels-last values."""
+    x = torch.randn(2, 4, 9, 11).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        y = compiled(lambda x: F.silu(norm(x.contiguous(), 2)))(x)
+        expect_close(y, F.silu(norm(x.double(), 2)))
+    (program,) = kernels
+    (region,) = program.regions
+    assert region.inputs[0].op == "placeholder" and y.stride() == x.stride()
+
+
 def test_factors_of_one_are_no_layers(kernels):
     """As residual blocks have them that can scale their outputs."""
     convolution = nn.Conv2d(3, 3, 3, padding=1).eval()
