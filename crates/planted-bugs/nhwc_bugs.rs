@@ -45,7 +45,7 @@ bugs! {
         norm_nhwc_takes_rows_of_the_first_sample, norm_nhwc::matches::<f32>,
             "let row = «place.sample as u64 * g.groups as u64»;" => "0";
         norm_nhwc_adds_the_residual_of_the_first_pixel, norm_nhwc::matches::<f32>,
-            "residual.load_vec(«at»)" => "place.element(g, pixel)";
+            "residual.load_vec(«at»)" => "place.element(g, place.first)";
         norm_nhwc_has_channels_behind_the_last, norm_nhwc::matches::<f32>,
             "lane < g.lanes && «channel < g.norm.channels»," => "true";
 }

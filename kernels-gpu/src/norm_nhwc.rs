@@ -8,22 +8,19 @@
 //! norm_nhwc_moments:  for each eight pixels of the thread: moments of each channel, combined with those so far
 //!                     moments of the block's pixels, by a tree over its threads   # barriers
 //! norm_nhwc:          mean, rstd * weight, bias of the thread's four channels
-//!                     for each four pixels of the thread: y = list((x - mean) * factor + bias)
+//!                     for each pixel of the thread: load the next one; y = list((x - mean) * factor + bias)
 //! ```
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
-use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
+use cuda_std::{Storage, bf16, f16, kernel, math, opaque, shared_array, thread};
 use launch_config::norm::COUNTED_ELEMENTS;
-use launch_config::norm_nhwc::{
-    APPLY_PIXELS, BLOCK_THREADS, MIN_BLOCKS, MOMENT_PIXELS, NormNhwcGeometry,
-};
+use launch_config::norm_nhwc::{BLOCK_THREADS, MIN_BLOCKS, MOMENT_PIXELS, NormNhwcGeometry};
 use launch_config::pointwise::OperandList;
 use launch_config::{Presence, VECTOR_ELEMENTS};
 
 use crate::parts::index::div_rem;
 use crate::parts::moments::{self, Moments};
-use crate::parts::nhwc::Vector;
 use crate::parts::planes::affine;
 use crate::parts::pointwise::{KeepsNothing, apply_with_residual};
 use crate::parts::unroll::unroll;
@@ -40,9 +37,6 @@ type Channels = [Moments; VECTOR_ELEMENTS];
 /// Blocks that a multiprocessor holds fewer than on Hopper, where the assembler does not fit what normalises
 /// into as many registers.
 const ROOMY: u32 = !cfg!(hopper) as u32;
-
-/// Values of the pixels that are normalised at a time.
-const VALUES: usize = APPLY_PIXELS as usize * VECTOR_ELEMENTS;
 
 /// The channels and pixels of a thread.
 struct ThreadPlace {
@@ -128,7 +122,7 @@ unsafe fn shared_by(shared: Shared<f32>, thread: u32) -> Channels {
 /// # Safety
 /// `x` is channels last, has the elements of `g.norm` and starts on 16 bytes; `moments` has
 /// `g.moment_elements()` and starts on 16.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS[0])]
 pub unsafe fn norm_nhwc_moments<T: Storage>(x: *const T, moments: *mut f32, g: &NormNhwcGeometry) {
     let x = Global::new(x, g.norm.elements() as usize);
     let place = ThreadPlace::of(g);
@@ -180,7 +174,7 @@ pub unsafe fn norm_nhwc_moments<T: Storage>(x: *const T, moments: *mut f32, g: &
 /// A block normalises its channels of a part of a sample's pixels, and applies the list.
 ///
 /// *Launch*: `g.shape()`.
-/// *Mapping*: as [`fn@norm_nhwc_moments`]; the list is applied to four pixels of a thread at a time.
+/// *Mapping*: as [`fn@norm_nhwc_moments`]; the list is applied to a vector at a time.
 /// *Barriers*: none.
 /// *Traffic*: each element, and each of a residual, is read once, and each written once; the rest comes from
 /// cache.
@@ -189,7 +183,7 @@ pub unsafe fn norm_nhwc_moments<T: Storage>(x: *const T, moments: *mut f32, g: &
 /// `x` and `y` are channels last, have the elements of `g.norm`, start on 16 bytes and are apart; so is
 /// `residual` if the list has one. `partials` has one counted result for each row. `weight` and `bias` have
 /// an element for each channel where the norm says that they exist, of the type that it says.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS - ROOMY)]
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS[1] - ROOMY)]
 pub unsafe fn norm_nhwc<T: Storage>(
     x: *const T,
     partials: *const f32,
@@ -228,42 +222,30 @@ pub unsafe fn norm_nhwc<T: Storage>(
         factors[c] = of_row.rstd(g.norm.eps) * value(g.norm.weight, weight, 1.0);
         biases[c] = value(g.norm.bias, bias, 0.0);
     });
+    // The next pixel is on its way.
+    let load = |pixel: u32| {
+        let [mut values, mut added] = [[0.0; VECTOR_ELEMENTS]; 2];
+        if pixel < place.end {
+            let at = place.element(g, pixel);
+            values = T::to_f32_vector(x.load_vec(at));
+            if has_residual {
+                added = T::to_f32_vector(residual.load_vec(at));
+            }
+        }
+        [values, added]
+    };
     let mut pixel = place.first;
+    let mut next = load(pixel);
     while pixel < place.end {
-        let mut pixels = [[0.0; VECTOR_ELEMENTS]; APPLY_PIXELS as usize];
-        let mut added = [[0.0; VECTOR_ELEMENTS]; APPLY_PIXELS as usize];
-        let at = |i: usize| {
-            let of = pixel + i as u32 * g.lanes;
-            (of < place.end).then(|| place.element(g, of))
-        };
-        unroll!(4, |i| {
-            if let Some(at) = at(i) {
-                pixels[i] = T::to_f32_vector(x.load_vec(at));
-                if has_residual {
-                    added[i] = T::to_f32_vector(residual.load_vec(at));
-                }
-            }
+        opaque::not_unrolled();
+        let [mut values, added] = next;
+        next = load(pixel + g.lanes);
+        unroll!(4, |c| {
+            values[c] = math::fma(values[c] - means[c], factors[c], biases[c]);
         });
-        unroll!(4, |i| {
-            unroll!(4, |c| {
-                pixels[i][c] = math::fma(pixels[i][c] - means[c], factors[c], biases[c]);
-            });
-        });
-        let mapped =
-            apply_with_residual::<T, VALUES>(list, flat(pixels), flat(added), KeepsNothing);
-        unroll!(4, |i| {
-            if let Some(at) = at(i) {
-                let values: Vector = core::array::from_fn(|c| mapped[4 * i + c]);
-                y.store_vec(at, T::from_f32_vector(values));
-            }
-        });
-        pixel += APPLY_PIXELS * g.lanes;
+        let mapped = apply_with_residual::<T, VECTOR_ELEMENTS>(list, values, added, KeepsNothing);
+        y.store_vec(place.element(g, pixel), T::from_f32_vector(mapped));
+        pixel += g.lanes;
     }
 }
-
-/// The values of all pixels.
-#[inline(always)]
-fn flat(pixels: [Vector; APPLY_PIXELS as usize]) -> [f32; VALUES] {
-    core::array::from_fn(|i| pixels[i / VECTOR_ELEMENTS][i % VECTOR_ELEMENTS])
-}
-const _: () = assert!(APPLY_PIXELS == 4 && VECTOR_ELEMENTS == 4 && MOMENT_PIXELS == 8);
+const _: () = assert!(VECTOR_ELEMENTS == 4 && MOMENT_PIXELS == 8);

@@ -10,14 +10,11 @@ use super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
-pub const MIN_BLOCKS: u32 = 3;
+/// Blocks that a multiprocessor should hold, of those that take statistics and of those that normalise.
+pub const MIN_BLOCKS: [u32; 2] = [3, 5];
 
 /// Pixels of which a thread takes moments at a time.
 pub const MOMENT_PIXELS: u32 = 8;
-
-/// Pixels that a thread normalises at a time.
-pub const APPLY_PIXELS: u32 = 4;
 
 /// Pixels of a thread in a part, which is longer where a sample would have more than [`MAX_PARTS`].
 const PART_PIXELS: u32 = 16;
