@@ -8,13 +8,13 @@ use kernel_archive::Kernel;
 use crate::{Arch, Error, Module, Result, split};
 
 /// A section of PTX, decompressed. The driver takes longer to compile a kernel than this takes to decompress,
-/// and the PTX of all kernels for Hopper, 8 MB, takes 0.82 MB in sections of a sixteenth, 0.65 in such ones.
-const PTX_SECTION_BYTES: usize = 4 << 20;
+/// and the PTX of all kernels, 37 MB, takes 2.19 MB in sections of half of this, 2.18 in such ones.
+const PTX_SECTION_BYTES: usize = 8 << 20;
 
-/// A section of machine code, which a program waits for when it starts: 12 ms in the mean for the last kernel
-/// of one, at most 16 (liblzma). That of all kernels, 45.5 MB, takes 4.91 MB in sections of three quarters of
-/// this, 4.81 in such ones, and 4.72 in half again as large ones.
-const MACHINE_CODE_SECTION_BYTES: usize = 2 << 20;
+/// A section of machine code, which a program waits for when it starts: two thirds of one take 12 ms in the
+/// mean for the last kernel, at most 16 (liblzma). That of all kernels, 40 MB, takes 4.43 MB in sections of
+/// two thirds, 4.32 in such ones.
+const MACHINE_CODE_SECTION_BYTES: usize = 3 << 20;
 
 /// Machine code of one kernel.
 #[derive(Clone, Debug)]
