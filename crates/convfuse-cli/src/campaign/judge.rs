@@ -285,16 +285,22 @@ impl<'a> InputsOf<'a> {
         Ok(InputsOf {
             whole: DeviceCase::new(case, stream, dtype)?,
             reorders_sums: laid_out.as_ref().is_some_and(|(layout, x)| {
-                // Transposed convolutions shuffle results to NCHW alone.
-                let transposes = case.graph.layers().iter().any(|layer| {
-                    use Layer::{ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
+                // Transposed convolutions shuffle results to NCHW alone; norms have kernels for each layout.
+                let has_own_kernels = case.graph.layers().iter().any(|layer| {
+                    use Layer::{
+                        ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, GroupNorm, InstanceNorm,
+                    };
                     matches!(
                         layer,
-                        ConvTranspose1d(_) | ConvTranspose2d(_) | ConvTranspose3d(_)
+                        ConvTranspose1d(_)
+                            | ConvTranspose2d(_)
+                            | ConvTranspose3d(_)
+                            | GroupNorm(_)
+                            | InstanceNorm(_)
                     )
                 });
                 x.dtype() != DType::F32 && layout.is_channels_last()
-                    || transposes && x.strides()[1] == 1
+                    || has_own_kernels && x.strides()[1] == 1
             }),
             laid_out,
             parts,
@@ -302,8 +308,8 @@ impl<'a> InputsOf<'a> {
     }
 
     /// The bits of `got` do not depend on how the input lies, nor on which samples are done together. In 16
-    /// bits, and for transposed convolutions, channels-last inputs have kernels of their own, whose results
-    /// are as near to what is wanted.
+    /// bits, and for transposed convolutions and norms, channels-last inputs have kernels of their own, whose
+    /// results are as near to what is wanted.
     fn must_repeat(
         &self,
         ready: &Executable<'_>,
