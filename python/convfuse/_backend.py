@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.guards import GuardBuilder
 from torch._functorch.aot_autograd import make_boxed_func
+from torch._guards import TracingContext
+from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import _precision
@@ -22,7 +25,7 @@ from ._precision import Precision, expect_precision
 from ._regions import Region, find, put, tidy
 from ._report import Entry, Report
 
-__all__ = ["Kernels", "Options", "Program", "left_to_pytorch"]
+__all__ = ["Kernels", "Options", "Program", "guard_hooks", "left_to_pytorch"]
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,26 @@ def left_to_pytorch(inputs: Sequence[Any]) -> str | None:
         return "a transform of torch.func is at work"
     if torch.autograd.forward_ad._current_level >= 0:
         return "tangents are carried along"
-    if any(is_traceable_wrapper_subclass(one) for one in tensors):
+    if any(_is_of_a_subclass(one) for one in tensors):
         return "an input is of a subclass of torch.Tensor"
     return None
+
+
+def _is_of_a_subclass(one: torch.Tensor) -> bool:
+    kind = type(one)
+    is_plain = kind in (torch.Tensor, FakeTensor) or issubclass(kind, nn.Parameter)
+    return not is_plain or is_traceable_wrapper_subclass(one)
+
+
+def guard_hooks() -> None:
+    """Has a program that Dynamo is compiling be compiled anew where a module that had no hooks has some. Dynamo does not look by itself."""
+    context = TracingContext.try_get()
+    if context is None:
+        return
+    guards = context.guards_context.dynamo_guards
+    for guard in list(guards):
+        if guard.create_fn is GuardBuilder.EMPTY_NN_MODULE_HOOKS_DICT:
+            guards.add(guard.originating_source.make_guard(GuardBuilder.SEQUENCE_LENGTH))
 
 
 def _fast(regions: Collection[Region], precision: Precision) -> bool:

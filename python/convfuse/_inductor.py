@@ -19,7 +19,7 @@ from torch._guards import TracingContext
 from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ._backend import Options, Program, left_to_pytorch
+from ._backend import Options, Program, guard_hooks, left_to_pytorch
 from ._choice import better, drawn, is_like, measure, slower_alone
 from ._report import Report, note
 from ._table import POINTWISE, ROWS
@@ -52,6 +52,7 @@ def convfuse(
     own; ``mode`` is inductor's. Dynamo lets go of tensors after it compiled for a backend that is registered by its name, as this one
     is, so a fused model's ``kernels`` come here, too.
     """
+    guard_hooks()
     given = dict(options or {})
     if "kernels" in given:
         return given["kernels"](graph_module, inputs)

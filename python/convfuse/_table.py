@@ -888,6 +888,8 @@ def _arithmetic(node: fx.Node, path: Path) -> None:
 def _with_tensor(layer: str, other: fx.Node, node: fx.Node, path: Path) -> None:
     """Arithmetic with a tensor: an earlier value of the path, a further input of the path's shape, or a parameter that is broadcast."""
     x, known = path.known, value(other)
+    if _is_number_of_call(other) and (known.device != x.device or known.dtype is not x.dtype):
+        raise Refused("a number that may be another one in the next call")
     if known.device != x.device:
         raise Refused("an operand on another device")
     if layer in ("minimum", "maximum"):
@@ -919,6 +921,11 @@ def _with_tensor(layer: str, other: fx.Node, node: fx.Node, path: Path) -> None:
     alike = (one[layer]["name"] for one in path.layers if "name" in one.get(layer, {}))
     name = next((one for one in alike if path.parameters[one] is other), path.fresh())
     path.add({layer: {"name": name} | attributes}, [node], operand=other)
+
+
+def _is_number_of_call(node: fx.Node) -> bool:
+    """Whether an operand is a Python float that differed between calls: Dynamo makes an input of it, a float64 on the CPU."""
+    return value(node).dim() == 0 and node.target is torch.ops.prims.convert_element_type.default
 
 
 def _expect_alike(node: fx.Node, path: Path) -> None:
