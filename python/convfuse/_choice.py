@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -126,22 +125,24 @@ def measure(call: Callable[[], Any], device: torch.device, enough: float = _ENOU
     for _ in range(3):
         call()
     if device.type != "cuda":
-        return Times(median(call, enough))
-    taken = median(call, enough, torch.cuda.synchronize)
-    try:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            call()
-    except RuntimeError:
-        torch.cuda.synchronize()
-        return Times(taken)
-    return Times(taken, median(graph.replay, enough, torch.cuda.synchronize))
+        return Times(duration(call, enough))
+    # Waiting and capturing are of the current device, which may be another one.
+    with torch.cuda.device(device):
+        taken = duration(call, enough, torch.cuda.synchronize)
+        try:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                call()
+        except RuntimeError:
+            torch.cuda.synchronize()
+            return Times(taken)
+        return Times(taken, duration(graph.replay, enough, torch.cuda.synchronize))
 
 
-def median(
+def duration(
     call: Callable[[], Any], seconds: float, wait: Callable[[], None] = lambda: None
 ) -> float:
-    """The median time of calls in milliseconds, each from a wait to a wait."""
+    """The time of calls in milliseconds, each from a wait to a wait: the lower quartile, as a host is slower at times, and never faster."""
     taken: list[float] = []
     until = time.perf_counter() + seconds
     while len(taken) < _LEAST or (len(taken) < _MOST and time.perf_counter() < until):
@@ -150,7 +151,7 @@ def median(
         call()
         wait()
         taken.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(taken)
+    return sorted(taken)[len(taken) // 4]
 
 
 def better(one: Times, other: Times) -> bool:

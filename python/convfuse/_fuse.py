@@ -270,6 +270,7 @@ def report(model: nn.Module) -> Report:
     found = compiled(model) if fused is None else fused.report()
     if found is None:
         raise ValueError(
-            "convfuse: the model was not given to fuse, or unfuse has undone it, and the backend has compiled no call of it"
+            "convfuse: the model was not given to fuse, or unfuse has undone it, and the backend has compiled no call of it with the memory "
+            "that its parameters have now"
         )
     return found

@@ -88,8 +88,9 @@ class Region:
     @property
     def has_weights_last(self) -> bool:
         """Whether weights are channels-last, and not dense as well."""
-        each = [value(one) for one in self.parameters]
-        return any(is_channels_last(one) and not one.is_contiguous() for one in each)
+        each = [one.meta.get("val") for one in self.parameters]
+        tensors = [one for one in each if isinstance(one, torch.Tensor)]
+        return any(is_channels_last(one) and not one.is_contiguous() for one in tensors)
 
     @property
     def key(self) -> tuple[str, torch.dtype]:
@@ -351,9 +352,9 @@ def is_channels_last(known: torch.Tensor) -> bool:
 def _kept(node: fx.Node) -> torch.Tensor | None:
     """What is known of an input whose order of elements inductor is to keep: one that is channels-last in PyTorch, and is no value of
     the operator, which has an order of its own. Else none: inductor would write a value of its own kernels densely."""
-    known = value(node)
-    is_kept = node.target not in (RUN, RUN_RENEWING) and is_channels_last(known)
-    return known if is_kept else None
+    known = node.meta.get("val")
+    is_kept = isinstance(known, torch.Tensor) and node.target not in (RUN, RUN_RENEWING)
+    return known if is_kept and is_channels_last(known) else None
 
 
 def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invariant: bool) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
 __all__ = ["Entry", "Report", "Times", "compiled", "note"]
 
@@ -72,24 +73,40 @@ class Report:
         return "\n".join(lines)
 
 
-_COMPILED: weakref.WeakKeyDictionary[Report, list[weakref.ref[torch.Tensor]]] = (
+_COMPILED: weakref.WeakKeyDictionary[Report, dict[int, StorageWeakRef | None]] = (
     weakref.WeakKeyDictionary()
 )
-"""Reports of graphs that ``torch.compile`` has, with the graphs' inputs."""
+"""Reports of graphs that ``torch.compile`` has, with what tells the graphs' inputs: their identities, and whether what they lie in is still
+there. A tensor with a weak reference to itself could not be swapped."""
 
 
 def note(report: Report, inputs: Iterable[object]) -> None:
     """Has a graph's report be found as long as somebody holds it."""
-    _COMPILED[report] = [weakref.ref(one) for one in inputs if isinstance(one, torch.Tensor)]
+    _COMPILED[report] = {id(one): _storage(one) for one in inputs if isinstance(one, torch.Tensor)}
+
+
+def _storage(one: torch.Tensor) -> StorageWeakRef | None:
+    try:
+        return StorageWeakRef(one.untyped_storage())
+    except (NotImplementedError, RuntimeError):
+        # Of a subclass that has none.
+        return None
+
+
+def _is_input(one: torch.Tensor, inputs: dict[int, StorageWeakRef | None]) -> bool:
+    if id(one) not in inputs:
+        return False
+    storage = inputs[id(one)]
+    return storage is None or not storage.expired()
 
 
 def compiled(model: nn.Module) -> Report | None:
     """What is said of the graphs that have parameters or buffers of a model as inputs, if there are any."""
-    own = {id(one) for one in (*model.parameters(), *model.buffers())}
+    own = [*model.parameters(), *model.buffers()]
     found = [
         report
         for report, inputs in list(_COMPILED.items())
-        if any(id(one()) in own for one in inputs)
+        if any(_is_input(one, inputs) for one in own)
     ]
     if not found:
         return None
