@@ -379,7 +379,7 @@ def test_batch_invariance_is_handed_on(is_invariant, monkeypatch):
 
 
 def test_outputs_are_channels_last_where_that_is_asked_for():
-    chain = chain_text(3, [CONV])
+    chain = chain_text(3, CONV)
     x, weight, bias = torch.randn(2, 3, 6, 7), torch.randn(12, 3, 3, 3), torch.randn(12)
     arguments = [x], [weight, bias], chain, False
     dense = ops.RUN(*arguments)
