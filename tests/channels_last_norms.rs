@@ -130,7 +130,7 @@ fn refused(backend: Backend) -> Outcome {
             .explain()?;
         let is_dense = |kernel: &str| !kernel.contains("norm_nhwc");
         assert!(
-            explained.launches.iter().all(|of| is_dense(&of.kernel)),
+            explained.launches.iter().all(|of| is_dense(of.kernel)),
             "{explained}"
         );
     }
