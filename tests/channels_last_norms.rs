@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         "channels_last_norms",
         &[
             ("are_those_of_dense_tensors_without_a_copy", blocks),
+            ("follow_convolutions_of_few_filters", narrow),
             ("stay_dense_where_there_is_no_kernel", refused),
         ],
     )
@@ -100,6 +101,37 @@ fn blocks(backend: Backend) -> Outcome {
             // Behind convolutions these are fused in NCHW.
             assert_eq!(kernels("norm_nhwc_moments"), 1, "{explained}");
         }
+    }
+    Ok(())
+}
+
+/// Few filters of several taps are the implicit GEMM's, which writes NHWC, too.
+fn narrow(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let conv = Layer::from(Layer::conv3d("conv", 32, 3).padding(1));
+    let norm = Layer::from(Layer::instance_norm("norm").affine(true));
+    let chain = Chain::new(32, [conv, norm, Layer::leaky_relu(0.01)])?;
+    let parameters = Parameters::init(&chain, 3)?;
+    let model = Model::with_dtype(&stream, &chain, &parameters, DType::F16)?;
+    let values = data::signed(1, &[1, 32, 4, 9, 14][..]);
+    let wanted = model.forward(&Tensor::from_f32_array(&stream, &values, DType::F16)?)?;
+    let last = way("channels last", channels_last);
+    let x = lying(&stream, &values, DType::F16, &last)?;
+    let y = model.forward(&x)?;
+    assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
+    let close = (DType::F16, Precision::Fast);
+    are_close(&bits_of(&y)?, &bits_of(&wanted)?, close);
+    let explained = model
+        .plan_for(&stream, &x, &Options::default())?
+        .explain()?;
+    if stream.device().properties().arch.has_warpgroup_mma() {
+        let kernels = explained.regions.iter().map(|of| of.kernels);
+        assert!(kernels.eq(["implicit-gemm", "tensor"]), "{explained}");
+        let mut launches = explained.launches.iter();
+        assert!(
+            launches.all(|of| !of.kernel.contains("copy")),
+            "{explained}"
+        );
     }
     Ok(())
 }

@@ -64,11 +64,17 @@ pub(super) fn pads_one_tap(gemm: &PlainGemm) -> bool {
     gemm.few_channels.is_some() && gemm.filters == FilterOrder::OneTap
 }
 
-/// Whether a convolution and what `plan` has behind it, a norm first, are faster apart: as a matrix product
-/// and a norm that read and write NHWC. Producers with moments write NCHW.
+/// Whether a convolution of 16 bits and what `plan` has behind it, a norm first, are faster apart: a matrix
+/// product or an implicit GEMM, and a norm, that read and write NHWC. Producers with moments write NCHW.
 pub(super) fn norm_pays_apart(region: &Region<'_>, conv: &ConvGeometry, plan: &Plan) -> bool {
     let Plan::Map(map) = plan else { return false };
+    let of = region.of;
+    let lies_so = region.is_dense_nhwc() && region.output == Layout::Nhwc;
+    if of.dtype == DType::F32 || !lies_so || channels_last_launches(map).is_none() {
+        return false;
+    }
     let product = matrix_product(region, conv, (false, false));
     product.is_ok_and(|gemm| !gemm.is_half_empty() && !pads_one_tap(&gemm))
-        && channels_last_launches(map).is_some()
+        || gemm_alone(region, conv, region.strides(), Layout::Nhwc)
+            .is_ok_and(|gemm| gemm.writes() == Layout::Nhwc && pays_for_layout(&gemm))
 }

@@ -104,7 +104,7 @@ impl Lowered {
                 Err("one tap of channels that a launch would pad first")
             }
             Producer::ImplicitGemm(gemm) if norm_pays_apart(region, gemm.conv(), &self.plan) => {
-                Err("in NHWC, for which a matrix product and a norm by itself have no copies")
+                Err("in NHWC, for which a convolution and a norm by themselves have no copies")
             }
             Producer::ImplicitGemm(gemm) => {
                 if DepthwiseGeometry::check(gemm.conv()).is_ok() {
