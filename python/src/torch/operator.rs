@@ -103,7 +103,14 @@ unsafe fn call(
     arguments: [Value; 6],
     is_renewing: bool,
 ) -> Result<Value, String> {
-    let [inputs, parameters, chain, fast, batch_invariant, channels_last] = arguments;
+    let [
+        inputs,
+        parameters,
+        chain,
+        fast,
+        batch_invariant,
+        channels_last,
+    ] = arguments;
     let is_true = |value: Value| value & 0xff != 0;
     let list = |value| List {
         torch,
