@@ -19,6 +19,7 @@ use launch_config::norm_nhwc::{BLOCK_THREADS, MIN_BLOCKS, MOMENT_PIXELS, NormNhw
 use launch_config::pointwise::OperandList;
 use launch_config::{Presence, VECTOR_ELEMENTS};
 
+use crate::fused::group_norm_scale_pointwise::ROOMY;
 use crate::parts::index::div_rem;
 use crate::parts::moments::{self, Moments};
 use crate::parts::planes::affine;
@@ -33,10 +34,6 @@ shared_array! {
 
 /// The moments of a thread's channels.
 type Channels = [Moments; VECTOR_ELEMENTS];
-
-/// Blocks that a multiprocessor holds fewer than on Hopper, where the assembler does not fit what normalises
-/// into as many registers.
-const ROOMY: u32 = !cfg!(hopper) as u32;
 
 /// The channels and pixels of a thread.
 struct ThreadPlace {
@@ -222,7 +219,7 @@ pub unsafe fn norm_nhwc<T: Storage>(
         factors[c] = of_row.rstd(g.norm.eps) * value(g.norm.weight, weight, 1.0);
         biases[c] = value(g.norm.bias, bias, 0.0);
     });
-    // The next pixel is on its way.
+    // The next pixel is loaded before this one is computed.
     let load = |pixel: u32| {
         let [mut values, mut added] = [[0.0; VECTOR_ELEMENTS]; 2];
         if pixel < place.end {

@@ -154,15 +154,9 @@ class _Finder:
         """The path that begins with a node, or with the padding before it, or with the dense copy that PyTorch's norms make first."""
         x, first = operand(node), node
         is_norm = FIRST.get(node.target, "instance norm") in ("group norm", "instance norm")
-        if is_norm and x.target is aten.clone.default and len(x.users) == 1:
-            try:
-                path = Path(operand(x))
-                ROWS[x.target](x, path)
-                ROWS[first.target](first, path)
-                return path
-            except Refused:
-                pass
-        if node.target is aten.convolution.default and x.target in _PADS and len(x.users) == 1:
+        is_copied = is_norm and x.target is aten.clone.default
+        is_padded = node.target is aten.convolution.default and x.target in _PADS
+        if (is_copied or is_padded) and len(x.users) == 1:
             try:
                 path = Path(operand(x))
                 ROWS[x.target](x, path)

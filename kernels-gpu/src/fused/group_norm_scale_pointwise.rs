@@ -39,9 +39,9 @@ use crate::parts::unroll::unroll;
 /// From eight values of a thread to its next eight.
 const STEP: u32 = BLOCK_THREADS * APPLY_VALUES as u32;
 
-/// Blocks that a multiprocessor holds fewer than of other kernels, where the assembler does not fit this one
-/// into as many registers.
-const ROOMY: u32 = !cfg!(hopper) as u32;
+/// Blocks that a multiprocessor holds fewer than of other kernels, where the assembler does not fit norms
+/// with lists into as many registers.
+pub(crate) const ROOMY: u32 = !cfg!(hopper) as u32;
 
 /// Eight values of a thread, as they are stored: vectors of 16 bytes, a block's width apart.
 pub trait Vectors: Storage {
