@@ -12,7 +12,7 @@ bugs! {
             "first: «start.wrapping_neg() % TILE_BYTES»," => "128";
     "fused/gemm/produce.rs":
         gemm_announces_too_few_bytes, gemm::matches::<f16>,
-            "full.arrive_expect(«memory.layout.stage_bytes»);" => "memory.layout.stage_bytes - 16";
+            "full.arrive_expect(«lines * LINE_BYTES»);" => "lines * LINE_BYTES - 16";
         gemm_fills_stages_that_are_read, gemm::matches::<f16>,
             "            «stages.empty(state.stage).wait(state.parity ^ 1);»\n" => "";
         gemm_filters_are_all_those_of_the_first_channels, gemm::matches::<f16>,
@@ -65,12 +65,35 @@ bugs! {
         gemm_keeps_channels_that_are_read, gemm::matches::<f16>,
             "        «barrier::sync(1 + self.number, WARPGROUP_THREADS);»\n        let mut of_tile" => "";
         gemm_writes_over_what_is_stored, gemm::matches::<f16>,
-            "        «self.memory.room(self.number).wait(parity);»\n" => "";
+            "        «pipeline.empty(state.stage).wait(state.parity);»\n" => "";
+        gemm_adds_the_residual_of_the_first_buffer, gemm::matches::<f16>,
+            "self.memory.results(self.number, «buffer»)" => "0";
+        gemm_bounds_residuals_by_what_is_in_front, gemm::matches::<f16>,
+            "T::bounds(«rounded.after.bounds»)" => "self.output.store.epilogue.bounds";
+        gemm_leaves_bounds_in_front_of_functions, gemm::matches::<f16>,
+            "bounds != Bounds::NONE && «!self.output.ends_with_bounds()»" => "false";
+        gemm_has_no_slope_behind_a_residual, gemm::matches::<f16>,
+            "(_, true) if «rounded.after.slope != 1.0»" => "false";
+    "fused/gemm/filters.rs":
+        gemm_filter_lines_are_swizzled_alike, gemm::matches::<f16>,
+            "(unit ^ «line % LINE_UNITS»)" => "lane / LINE_UNITS";
+        gemm_filters_beyond_the_last_are_read, gemm::matches::<f16>,
+            "«filter < g.filters()»" => "filter <= g.filters()";
+        gemm_shows_filters_before_they_are_there, gemm::matches::<f16>,
+            "                «cp_async::wait_group::<FILTER_GROUPS>();»\n" => "";
+        gemm_does_not_show_filters_to_products, gemm::matches::<f16>,
+            "        «async_proxy::fence_shared();»\n" => "";
+        gemm_fills_filters_that_are_read, gemm::matches::<f16>,
+            "            «stages.empty(state.stage).wait(state.parity ^ 1);»\n" => "";
+        gemm_filters_are_all_those_of_the_first_stage, gemm::matches::<f16>,
+            "(«k_block * LINE_VALUES» + unit * UNIT_VALUES)" => "0";
     "fused/gemm/write.rs":
         gemm_stores_before_results_are_there, gemm::matches::<f16>,
-            "        «there.wait(parity);»\n" => "";
+            "        «pipeline.full(state.stage).wait(state.parity);»\n" => "";
         gemm_gives_room_before_results_are_read, gemm::matches::<f16>,
             "        «wait_stores_read::<0>();»\n" => "";
         gemm_stores_all_parts_at_the_first, gemm::matches::<f16>,
-            "[filter + («part * LINE_VALUES») as i32, pixel, 0, 0, 0]" => "0";
+            "filter + «part * LINE_VALUES»," => "0";
+        gemm_buffers_have_the_residual_of_the_same_tile, gemm::matches::<f16>,
+            "copy_box(staged(buffer, part), residual, at(«tile», part), room);" => "memory.first_tile(number)";
 }

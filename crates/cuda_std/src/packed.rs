@@ -24,4 +24,8 @@ functions! {
     max_nan_bf16x2;
     /// The smaller bf16 of each half; NaN if either is. `min.NaN.bf16x2`.
     min_nan_bf16x2;
+    /// The sum of the f16 of each half, rounded once. `add.rn.f16x2`.
+    add_f16x2;
+    /// The sum of the bf16 of each half, rounded once. `add.rn.bf16x2` (sm_90 and later).
+    add_bf16x2;
 }

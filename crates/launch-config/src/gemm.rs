@@ -7,6 +7,7 @@
 //! two or four taps, if these have no more. A sum has the same order in every tile, so the choice of a tile
 //! changes no bit, and may depend on the batch.
 
+mod cost;
 mod few_channels;
 mod stages;
 mod windows;
@@ -48,26 +49,16 @@ pub const CHANNEL_VALUES: u32 = 3;
 /// The most stages. More of them gain nothing.
 const MAX_STAGES: u32 = 8;
 const MIN_STAGES: u32 = 2;
-/// The fewest stages beside filters that stay.
-const RESIDENT_STAGES: u32 = 4;
+/// The fewest stages beside filters that stay, with one buffer of results and with two.
+const RESIDENT_STAGES: [u32; 2] = [4, 3];
+/// Groups of copies that the filter loader has in flight behind the one that it waits for. It fills a stage
+/// before it waits for the one so far behind, while consumers still read the one before that: so a pipeline has
+/// two stages more at least.
+pub const FILTER_GROUPS: u32 = 2;
 
-/// Stages of a tile up to which products do not decide its time.
+/// Stages of a tile up to which products do not decide its time. Results then have two buffers, if there is
+/// room for them.
 const FEW_STAGES: u32 = 8;
-
-/// Cycles of a launch until the first stage is there, and behind the last store.
-const START_CYCLES: u64 = 1_500;
-/// Cycles of a mainloop besides its products, and of an epilogue besides its values.
-const MAINLOOP_CYCLES: u64 = 400;
-const EPILOGUE_CYCLES: u64 = 400;
-/// Cycles of an epilogue for each value of a thread, and more of them for a residual.
-const VALUE_CYCLES: u64 = 6;
-const RESIDUAL_CYCLES: u64 = 4;
-/// Multiply-adds of a multiprocessor in a cycle.
-const MULTIPLY_ADDS_PER_CYCLE: u64 = 2048;
-/// Bytes that come from the level-2 cache to a multiprocessor in a cycle.
-const LOADED_PER_CYCLE: u64 = 64;
-/// Bytes of results that memory takes from a multiprocessor in a cycle, or gives for residuals.
-const WRITTEN_PER_CYCLE: u64 = 13;
 
 /// The tile of a warpgroup: rows of accumulators are pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +100,25 @@ pub const TILES: [WarpgroupTile; 4] = [
 pub const LISTED_PIXELS: u32 = 64;
 
 mode! {
+    /// What copies the filters that do not stay, stage by stage.
+    pub FilterLoader {
+        /// The producer, in boxes of a tensor map.
+        TENSOR_MAP = 0,
+        /// A warp beside it: stages are 64 channels of one tap, which lie side by side.
+        WARP = 1,
+    }
+}
+
+impl FilterLoader {
+    /// Whether it is a warp.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_warp(self) -> bool {
+        self.code() == Self::WARP.code()
+    }
+}
+
+mode! {
     /// What the rows of the input's operand are.
     pub Rows {
         /// Pixels: the windows have one element, and lie side by side.
@@ -144,6 +154,10 @@ pub struct GemmGeometry {
     pub schedule: Schedule,
     /// How long filters stay.
     pub residency: Residency,
+    /// What copies them if they do not.
+    pub filter_loader: FilterLoader,
+    /// Buffers for the results of a warpgroup.
+    pub buffers: u32,
 }
 
 /// Byte offsets of the parts of shared memory, from a multiple of [`TILE_BYTES`] on.
@@ -153,12 +167,12 @@ pub struct GemmLayout {
     pub stage_bytes: u32,
     /// Filters that stay, stage by stage.
     pub filters: u32,
-    /// The tile of each warpgroup as it is stored.
+    /// The tiles of each warpgroup as they are stored, buffer by buffer.
     pub results: u32,
     /// Bias, gain and shift of the filters of each warpgroup's tile.
     pub of_channels: u32,
-    /// Barriers: `full` and `empty` of each stage; for each warpgroup its turn, whether there is room for its
-    /// results, and whether they are there; whether filters that stay are there.
+    /// Barriers: `full` and `empty` of each stage, and of each buffer of results; for each warpgroup its turn;
+    /// whether filters that stay are there.
     pub barriers: u32,
     /// The end.
     pub end: u32,
@@ -177,7 +191,7 @@ impl GemmGeometry {
         let stage_bytes = (self.tile_pixels + streamed) * LINE_BYTES;
         let resident_at = self.stages * stage_bytes;
         let results = resident_at + resident * filters * LINE_BYTES;
-        let of_channels = results + WARPGROUPS * pixels * filters * 2;
+        let of_channels = results + self.buffers * WARPGROUPS * pixels * filters * 2;
         let barriers = of_channels + WARPGROUPS * filters * CHANNEL_VALUES * 4;
         GemmLayout {
             stage_bytes,
@@ -207,7 +221,7 @@ impl GemmGeometry {
     #[must_use]
     #[inline(always)]
     pub const fn barriers(&self) -> u32 {
-        2 * self.stages + 3 * WARPGROUPS + 1
+        2 * (self.stages + self.buffers * WARPGROUPS) + WARPGROUPS + 1
     }
 }
 
@@ -323,6 +337,8 @@ impl Gemm {
             stages: MIN_STAGES,
             schedule,
             residency: Residency::RESIDENT,
+            filter_loader: FilterLoader::TENSOR_MAP,
+            buffers: 1,
         };
         let geometry = geometry.with_fewest_stages();
         let geometry = geometry.ok_or(Refusal::Needs("less than 2^32 stages of a tile"))?;
@@ -352,29 +368,6 @@ impl Gemm {
         let g = &self.geometry;
         g.conv.taps() > 1 && 2 * g.filters() <= LINE_VALUES && g.k_blocks > FEW_STAGES
     }
-
-    /// The estimated cycles of a block. In the ping-pong schedule the epilogue of a tile runs beside the
-    /// mainloop of the next.
-    fn cycles(&self, adds_residual: bool) -> u64 {
-        let (g, tile) = (&self.geometry, self.tile);
-        let blocks = self.shape.grid[0].max(1);
-        let tiles = u64::from(g.tiles.div_ceil(blocks));
-        let results = u64::from(g.tile_pixels * tile.filters);
-        let k = u64::from(g.k_blocks * LINE_VALUES);
-        let multiplied = results * k / MULTIPLY_ADDS_PER_CYCLE;
-        let loaded = u64::from(g.tile_pixels + tile.filters) * 2 * k / LOADED_PER_CYCLE;
-        let residual = u64::from(adds_residual);
-        let written = (1 + residual) * 2 * results / WRITTEN_PER_CYCLE;
-        let mainloop = multiplied.max(loaded) + MAINLOOP_CYCLES;
-        let of_thread = u64::from(tile.pixels * tile.filters) / u64::from(WARPGROUP_THREADS);
-        let epilogue = EPILOGUE_CYCLES + of_thread * (VALUE_CYCLES + residual * RESIDUAL_CYCLES);
-        let all = if g.schedule.is_ping_pong() {
-            tiles * (written.max(multiplied).max(loaded) + (mainloop + epilogue) / 2)
-        } else {
-            tiles * (written.max(loaded) + mainloop + epilogue)
-        };
-        START_CYCLES + all + mainloop + epilogue
-    }
 }
 
 impl GemmGeometry {
@@ -392,10 +385,11 @@ impl GemmGeometry {
             .min(if whole > 0 { whole } else { multiprocessors });
         // The parts start on a multiple of a swizzled tile's alignment.
         let end = |g: &GemmGeometry| g.layout([tile.pixels, tile.filters]).end + TILE_BYTES;
-        let with_stages = |residency, least: u32| {
+        let with_stages = |residency, buffers, least: u32| {
             let of = |stages| GemmGeometry {
                 stages,
                 residency,
+                buffers,
                 ..self
             };
             let mut all = (least..=MAX_STAGES).rev().map(of);
@@ -403,9 +397,28 @@ impl GemmGeometry {
         };
         // A block with several tiles of the same filters loads these once.
         let stay = whole > 0 && self.tiles > blocks;
-        let resident = stay.then(|| with_stages(Residency::RESIDENT, RESIDENT_STAGES));
-        let resident = resident.flatten();
-        let geometry = resident.or_else(|| with_stages(Residency::STREAMED, MIN_STAGES))?;
+        let resident = |buffers: u32| {
+            let least = RESIDENT_STAGES[buffers as usize - 1];
+            let geometry = stay.then(|| with_stages(Residency::RESIDENT, buffers, least));
+            geometry.flatten()
+        };
+        let streamed = |buffers: u32, least| {
+            let mut geometry = with_stages(Residency::STREAMED, buffers, least)?;
+            let has_lines = geometry.stage_taps() == 1
+                && (geometry.channels()).is_multiple_of(LINE_VALUES)
+                && geometry.stages > FILTER_GROUPS + 1;
+            if has_lines {
+                geometry.filter_loader = FilterLoader::WARP;
+            }
+            Some(geometry)
+        };
+        // A block with one tile of a warpgroup has no next results.
+        let mut geometry = None;
+        if self.k_blocks <= FEW_STAGES && self.tiles > blocks << self.schedule.shift() {
+            geometry = resident(2).or_else(|| streamed(2, FILTER_GROUPS + 2));
+        }
+        let geometry = geometry.or_else(|| resident(1));
+        let geometry = geometry.or_else(|| streamed(1, MIN_STAGES))?;
         Some(Gemm {
             geometry,
             tile,

@@ -3,10 +3,12 @@
 #[cfg(hopper)]
 use core::mem::transmute_copy;
 
-#[cfg(hopper)]
-use cuda_std::Storage;
 use cuda_std::global::Global;
 use cuda_std::math;
+#[cfg(hopper)]
+use cuda_std::{Storage, bf16, f16, packed};
+#[cfg(hopper)]
+use launch_config::elementwise::Bounds;
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::pointwise::OperandList;
 
@@ -102,4 +104,55 @@ pub(crate) fn pair_of<T: Storage>(word: u32) -> [f32; 2] {
 pub(crate) fn word_of<T: Storage>(values: [f32; 2]) -> u32 {
     // SAFETY: as above.
     unsafe { transmute_copy::<[T; 2], u32>(&T::from_f32_pair(values)) }
+}
+
+/// Arithmetic on the two values of 16 bits in a word.
+#[cfg(hopper)]
+pub(crate) trait Packed: Storage {
+    /// Sums, rounded once.
+    fn sum(a: u32, b: u32) -> u32;
+    /// The larger values, or NaN.
+    fn max(a: u32, b: u32) -> u32;
+    /// The smaller values, or NaN.
+    fn min(a: u32, b: u32) -> u32;
+
+    /// The clamp of values, of which rounding has the same bits behind it as in front of it.
+    #[inline(always)]
+    fn clamp([min, max]: [u32; 2], values: u32) -> u32 {
+        Self::min(Self::max(values, min), max)
+    }
+
+    /// Rounded bounds, for [`clamp`](Self::clamp).
+    #[inline(always)]
+    fn bounds(Bounds { min, max }: Bounds) -> [u32; 2] {
+        [min, max].map(|bound| word_of::<Self>([bound; 2]))
+    }
+}
+
+#[cfg(hopper)]
+macro_rules! packed {
+    ($($T:ident $add:ident $max:ident $min:ident;)*) => {$(
+        impl Packed for $T {
+            #[inline(always)]
+            fn sum(a: u32, b: u32) -> u32 {
+                packed::$add(a, b)
+            }
+
+            #[inline(always)]
+            fn max(a: u32, b: u32) -> u32 {
+                packed::$max(a, b)
+            }
+
+            #[inline(always)]
+            fn min(a: u32, b: u32) -> u32 {
+                packed::$min(a, b)
+            }
+        }
+    )*};
+}
+
+#[cfg(hopper)]
+packed! {
+    f16 add_f16x2 max_nan_f16x2 min_nan_f16x2;
+    bf16 add_bf16x2 max_nan_bf16x2 min_nan_bf16x2;
 }

@@ -136,6 +136,11 @@ pub(crate) fn pack_bf16x2(low: f32, high: f32) -> u32 {
     u32::from(bf16::from_f32(high).to_bits()) << 16 | u32::from(bf16::from_f32(low).to_bits())
 }
 
+#[inline]
+fn add(a: f32, b: f32) -> f32 {
+    a + b
+}
+
 macro_rules! packed {
     ($($name:ident, $ty:ident, $scalar:ident;)*) => {$(
         #[inline]
@@ -157,4 +162,7 @@ packed! {
     min_nan_f16x2, f16, min_nan;
     max_nan_bf16x2, bf16, max_nan;
     min_nan_bf16x2, bf16, min_nan;
+    // A sum in f32 has more than twice the digits of either type, so rounding it again gives the sum's nearest.
+    add_f16x2, f16, add;
+    add_bf16x2, bf16, add;
 }

@@ -77,6 +77,8 @@ binary! {
     min_nan_f16x2: u32, "min.NaN.f16x2";
     max_nan_bf16x2: u32, "max.NaN.bf16x2";
     min_nan_bf16x2: u32, "min.NaN.bf16x2";
+    add_f16x2: u32, "add.rn.f16x2";
+    add_bf16x2: u32, "add.rn.bf16x2";
     high_word: u32, "mul.hi.u32";
 }
 

@@ -89,6 +89,8 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
         state = state.skip(g.k_blocks, &stages);
     }
     let mut tile = memory.first_tile(number);
+    let pipeline_of_results = memory.results_pipeline(number);
+    let mut state_of_results = PipelineState::FIRST;
     let (mut parity, mut of_filter) = (0, None);
     while tile < g.tiles {
         let [_, filter] = memory.start(tile);
@@ -140,9 +142,10 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
         if let Some(stage) = used {
             release(stages.empty(stage));
         }
-        results.finish(sums, parity);
+        results.finish(sums, state_of_results);
         // The warp's results are there.
-        release(memory.there(number));
+        release(pipeline_of_results.full(state_of_results.stage));
+        state_of_results = state_of_results.next(&pipeline_of_results);
         tile += memory.tile_step();
         parity ^= 1;
     }

@@ -23,9 +23,11 @@
 //!                               wait until there is room for results, and the residual is there
 //!                               y = function(round(gain * (sum + bias) + shift)) + residual, in its place,
 //!                                   or a list of functions of it
-//! writers, one thread       for each tile of its warpgroup:
-//! for each warpgroup:           start to copy the residual to where the results will be
-//!                               wait until they are there; store them; wait until they have been read
+//! filter loader, a warp:    if filters are not copied in boxes: copy those of each stage, 16 bytes a thread
+//! writers, one thread       for each buffer of its warpgroup: start to copy the residual to it
+//! for each warpgroup:       for each tile of its warpgroup:
+//!                               wait until its results are there; store them; wait until they have been read
+//!                               start to copy the residual of the buffer's next tile
 //! ```
 //! `launch_config::gemm` has the tiles and the map of shared memory.
 //!
@@ -42,6 +44,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 mod boxes;
 mod consume;
+mod filters;
 pub mod pad_channels;
 mod produce;
 mod results;
@@ -56,7 +59,7 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, Shared, SharedAddr};
 use cuda_std::tensor_map::TensorMap;
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
-use cuda_std::{Storage, async_proxy, bf16, f16, kernel, opaque, registers, thread};
+use cuda_std::{async_proxy, bf16, f16, kernel, opaque, registers, thread};
 use launch_config::batch_norm::FoldGeometry;
 use launch_config::gemm::{
     BLOCK_THREADS, CHANNEL_VALUES, GemmGeometry, GemmLayout, LINE_BYTES, STAGE_STEPS, TILE_BYTES,
@@ -69,8 +72,9 @@ use launch_config::{AffineType, Presence, WARP_THREADS};
 use crate::parts::batch_norm::Norm;
 use crate::parts::index::div_rem;
 use crate::parts::pipeline::Pipeline;
-use crate::parts::store::{GainAndShift, StoreEpilogue};
+use crate::parts::store::{GainAndShift, Packed, StoreEpilogue};
 use consume::consume;
+use filters::load_filters;
 use produce::produce;
 use write::write;
 
@@ -108,7 +112,7 @@ tiles! {
 }
 
 /// An element type, with products of 64 rows and `2 * SUMS` columns.
-pub(super) trait Multiply<const SUMS: usize>: Storage {
+pub(super) trait Multiply<const SUMS: usize>: Packed {
     /// Adds the products of a stage to sums that may be in flight.
     ///
     /// # Safety
@@ -167,14 +171,15 @@ struct Output<'a, T> {
 /// A block computes tiles of pixels times filters of `y`.
 ///
 /// *Launch*: `launch_config::gemm::Gemm`'s shape. *Mapping*, *schedules*: at the head of the module.
-/// *Barriers*: one of the block behind the initialisation; `full` and `empty` of each stage; for each
-/// warpgroup its turn, the room for its results and their being there, and a named barrier behind what it
-/// keeps of filters. *Traffic*: pixels once for each tile of filters, filters once for each tile of pixels,
+/// *Barriers*: one of the block behind the initialisation; `full` and `empty` of each stage and of each
+/// buffer of results; for each warpgroup its turn, and a named barrier behind what it keeps of filters.
+/// *Traffic*: pixels once for each tile of filters, filters once for each tile of pixels,
 /// both mostly from the level-2 cache; the residual and the output once.
 ///
 /// # Safety
 /// `x`, `filters`, `residual` and `y` are the tensor maps of the geometry's boxes over tensors of its
-/// extents; `y` overlaps no other, and `residual` is read only if `rounded` adds it. `bias`, `gain`, `shift`,
+/// extents, and `filter_values` are those of `filters`; `y` overlaps no other, and `residual` is read only if
+/// `rounded` adds it. `bias`, `gain`, `shift`,
 /// running statistics, weight and bias of the norm have an element for each filter where they are said to
 /// exist. With a norm the epilogue has no gain and shift of its own. The list is empty, or `rounded` changes
 /// no result and the tile has [`LISTED_PIXELS`](launch_config::gemm::LISTED_PIXELS) pixels.
@@ -186,6 +191,7 @@ struct Output<'a, T> {
 pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
     x: &TensorMap,
     filters: &TensorMap,
+    filter_values: *const T,
     residual: &TensorMap,
     y: &TensorMap,
     bias: *const T,
@@ -206,12 +212,13 @@ pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
     let memory = Memory::of(g, W::EXTENTS);
     if thread::thread_idx_x() == PRODUCER {
         let consumers = WARPS >> g.schedule.shift();
-        memory.stages().init(1, consumers);
+        memory
+            .stages()
+            .init(1 + g.filter_loader.is_warp() as u32, consumers);
         let mut warpgroup = 0;
         while warpgroup < WARPGROUPS {
             memory.turn(warpgroup).init(WARPGROUP_WARPS);
-            memory.room(warpgroup).init(1);
-            memory.there(warpgroup).init(WARPGROUP_WARPS);
+            memory.results_pipeline(warpgroup).init(WARPGROUP_WARPS, 1);
             warpgroup = opaque::to_compiler(warpgroup + 1);
         }
         memory.filters_are_there().init(1);
@@ -223,12 +230,18 @@ pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
     if warp >= WARPS {
         registers::decrease::<PRODUCER_REGISTERS>();
         let number = warp - WARPS;
+        if number > WARPGROUPS {
+            if g.filter_loader.is_warp() {
+                load_filters(&memory, filter_values);
+            }
+            return;
+        }
         if !thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
             return;
         }
         if number == 0 {
             produce(&memory, [x, filters]);
-        } else if number <= WARPGROUPS {
+        } else {
             write(&memory, number - 1, (residual, rounded.residual), y);
         }
         return;
@@ -335,11 +348,12 @@ impl Memory {
         words.addr(0)
     }
 
-    /// The results of a warpgroup, line by line of [`LINE_VALUES`] filters.
+    /// A buffer for the results of a warpgroup, line by line of [`LINE_VALUES`] filters.
     #[inline(always)]
-    unsafe fn results(&self, warpgroup: u32) -> Shared<u32> {
+    unsafe fn results(&self, warpgroup: u32, buffer: u32) -> Shared<u32> {
         let words = self.tile[0] * self.tile[1] / 2;
-        self.words(self.layout.results + warpgroup * words * 4, words)
+        let before = warpgroup * self.g.buffers + buffer;
+        self.words(self.layout.results + before * words * 4, words)
     }
 
     /// Gain and shift of each filter of a warpgroup's tile, and behind them the bias of each.
@@ -364,30 +378,28 @@ impl Memory {
         }
     }
 
+    /// The buffers of a warpgroup's results: an empty one has the residual in it, if there is one.
+    #[inline(always)]
+    unsafe fn results_pipeline(&self, warpgroup: u32) -> Pipeline {
+        Pipeline {
+            barriers: self.barriers(),
+            first: 2 * (self.g.stages + warpgroup * self.g.buffers),
+            stages: self.g.buffers,
+            wraps: 1,
+        }
+    }
+
     /// In the ping-pong schedule: it is `warpgroup`'s turn, since the other warpgroup waits for no more
     /// stages.
     #[inline(always)]
     unsafe fn turn(&self, warpgroup: u32) -> Barrier {
-        Barrier::at(self.barriers(), 2 * self.g.stages + warpgroup)
-    }
-
-    /// There is room for `warpgroup`'s next results, and the residual is in their place.
-    #[inline(always)]
-    unsafe fn room(&self, warpgroup: u32) -> Barrier {
-        Barrier::at(self.barriers(), 2 * self.g.stages + WARPGROUPS + warpgroup)
-    }
-
-    /// `warpgroup`'s results are there.
-    #[inline(always)]
-    unsafe fn there(&self, warpgroup: u32) -> Barrier {
-        let first = 2 * (self.g.stages + WARPGROUPS);
+        let first = 2 * (self.g.stages + WARPGROUPS * self.g.buffers);
         Barrier::at(self.barriers(), first + warpgroup)
     }
 
     /// The filters that stay are there.
     #[inline(always)]
     unsafe fn filters_are_there(&self) -> Barrier {
-        let first = 2 * self.g.stages + 3 * WARPGROUPS;
-        Barrier::at(self.barriers(), first)
+        Barrier::at(self.barriers(), self.g.barriers() - 1)
     }
 }

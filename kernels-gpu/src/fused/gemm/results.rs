@@ -1,7 +1,7 @@
 //! The epilogue of a warpgroup's tile.
 
 use cuda_std::global::Global;
-use cuda_std::{Storage, async_proxy, barrier, math, opaque, thread, warp};
+use cuda_std::{async_proxy, barrier, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::elementwise::Bounds;
 use launch_config::gemm::{CHANNEL_VALUES, GemmGeometry, LINE_BYTES, WARPGROUP_WARPS};
@@ -9,8 +9,9 @@ use launch_config::implicit_gemm::{Epilogue, RoundedFunction};
 
 use super::{MMA_ROWS, Memory, Output};
 use crate::parts::map::clamp;
+use crate::parts::pipeline::PipelineState;
 use crate::parts::pointwise::{apply, hardswish, silu};
-use crate::parts::store::{pair_of, sloped, word_of};
+use crate::parts::store::{Packed, pair_of, sloped, word_of};
 use crate::parts::unroll::unroll;
 
 /// Threads of a warpgroup.
@@ -26,7 +27,7 @@ const MOST_OCTETS: usize = 4;
 const LINE_WORDS: u32 = LINE_BYTES / 4;
 const CHUNK_WORDS: u32 = 4;
 
-impl<T: Storage> Output<'_, T> {
+impl<T: Packed> Output<'_, T> {
     /// Gain, shift and bias of a filter. Without gain and shift of its own, the bias is the shift. Results of
     /// filters that do not exist are not stored.
     #[inline(always)]
@@ -58,6 +59,14 @@ impl<T: Storage> Output<'_, T> {
     fn has_gain(&self) -> bool {
         self.norm.presence.is_present() || self.store.epilogue.gain_and_shift.is_present()
     }
+
+    /// Whether nothing is behind the bounds of the epilogue, which are then applied to rounded results.
+    #[inline(always)]
+    fn ends_with_bounds(&self) -> bool {
+        self.rounded.function == RoundedFunction::NONE
+            && !self.rounded.residual.is_present()
+            && self.list.is_empty()
+    }
 }
 
 /// The results of a warpgroup's tiles of `BLOCKS * MMA_ROWS` pixels and `2 * SUMS` filters.
@@ -70,7 +79,7 @@ pub(super) struct Results<'a, T, const SUMS: usize, const BLOCKS: usize> {
     thread: u32,
 }
 
-impl<'a, T: Storage, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS, BLOCKS> {
+impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS, BLOCKS> {
     const FILTERS: u32 = 2 * SUMS as u32;
     const PIXELS: u32 = BLOCKS as u32 * MMA_ROWS;
     /// Octets of filters whose results are computed side by side.
@@ -105,34 +114,67 @@ impl<'a, T: Storage, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS
         barrier::sync(1 + self.number, WARPGROUP_THREADS);
     }
 
-    /// Puts the results of a tile to shared memory, from the sums of its one or two blocks of rows. `parity`
-    /// is that of the warpgroup's tiles so far.
+    /// Puts the results of a tile to the warpgroup's shared memory, from the sums of its one or two blocks of
+    /// rows.
     ///
     /// # Safety
     /// All threads of the warpgroup make this call.
     #[inline(always)]
-    pub(super) unsafe fn finish(&self, mut sums: [[f32; SUMS]; 2], parity: u32) {
+    pub(super) unsafe fn finish(&self, mut sums: [[f32; SUMS]; 2], state: PipelineState) {
         self.map(&mut sums);
         if BLOCKS == 1 && !self.output.list.is_empty() {
             self.list(&mut sums[0]);
         }
-        self.memory.room(self.number).wait(parity);
+        let pipeline = self.memory.results_pipeline(self.number);
+        pipeline.empty(state.stage).wait(state.parity);
         // Each form by itself, so that values of different filters are computed side by side.
-        let rounded = &self.output.rounded;
+        let (rounded, at) = (&self.output.rounded, state.stage);
         match (rounded.function, rounded.residual.is_present()) {
-            (RoundedFunction::SILU, false) => self.stage::<true, false>(&sums, silu::<T>),
-            (RoundedFunction::SILU, true) => self.stage::<true, true>(&sums, silu::<T>),
-            (RoundedFunction::HARDSWISH, false) => self.stage::<true, false>(&sums, hardswish),
-            (RoundedFunction::HARDSWISH, true) => self.stage::<true, true>(&sums, hardswish),
-            (_, true) => self.stage::<true, true>(&sums, |x| x),
-            (_, false) => self.stage::<false, false>(&sums, |x| x),
+            (RoundedFunction::SILU, false) => self.mapped::<false>(&sums, at, silu::<T>),
+            (RoundedFunction::SILU, true) => self.mapped::<true>(&sums, at, silu::<T>),
+            (RoundedFunction::HARDSWISH, false) => self.mapped::<false>(&sums, at, hardswish),
+            (RoundedFunction::HARDSWISH, true) => self.mapped::<true>(&sums, at, hardswish),
+            (_, true) if rounded.after.slope != 1.0 => self.mapped::<true>(&sums, at, |x| x),
+            (_, true) => {
+                let bounds = T::bounds(rounded.after.bounds);
+                let added = |word, residual| T::clamp(bounds, T::sum(word, residual));
+                self.stage::<true>(&sums, at, added);
+            }
+            (_, false) => {
+                let bounds = match self.output.ends_with_bounds() {
+                    true => self.output.store.epilogue.bounds,
+                    false => Bounds::NONE,
+                };
+                let bounds = T::bounds(bounds);
+                self.stage::<false>(&sums, at, |word, _| T::clamp(bounds, word));
+            }
         }
         async_proxy::fence_shared();
         // All lanes have come, and one arrives for them.
         warp::sync_warp(warp::ALL_LANES);
     }
 
-    /// Applies the epilogue up to the rounding: each part of it that there is to all sums.
+    /// Writes the results of a function of rounded ones, and, with `RESIDUAL`, of what is behind it.
+    #[inline(always)]
+    unsafe fn mapped<const RESIDUAL: bool>(
+        &self,
+        sums: &[[f32; SUMS]; 2],
+        buffer: u32,
+        function: impl Fn(f32) -> f32,
+    ) {
+        let after = &self.output.rounded.after;
+        self.stage::<RESIDUAL>(sums, buffer, |word, residual| {
+            let mut values = pair_of::<T>(word).map(&function);
+            if RESIDUAL {
+                let [a, b] = pair_of::<T>(residual);
+                values = [values[0] + a, values[1] + b].map(|value| sloped(after, value));
+            }
+            word_of::<T>(values)
+        });
+    }
+
+    /// Applies the epilogue up to the rounding: each part of it that there is to all sums. Bounds with
+    /// nothing behind them are left.
     #[inline(always)]
     unsafe fn map(&self, sums: &mut [[f32; SUMS]; 2]) {
         let of_channels = self.memory.of_channels(self.number);
@@ -152,7 +194,7 @@ impl<'a, T: Storage, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS
         if slope != 1.0 {
             self.each(sums, |_| move |_, x| if x > 0.0 { x } else { x * slope });
         }
-        if bounds != Bounds::NONE {
+        if bounds != Bounds::NONE && !self.output.ends_with_bounds() {
             self.each(sums, |_| move |_, x| clamp(bounds, x));
         }
     }
@@ -206,17 +248,19 @@ impl<'a, T: Storage, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS
         }
     }
 
-    /// Writes the results to shared memory, rounded, and then, if `ROUNDED`, through `function` and, with
-    /// `RESIDUAL`, the residual, which lies where they will be.
+    /// Writes what `function` makes of pairs of rounded results to shared memory. With `RESIDUAL` it is given
+    /// the residual's pairs, which lie where the results will be.
     #[inline(always)]
-    unsafe fn stage<const ROUNDED: bool, const RESIDUAL: bool>(
+    unsafe fn stage<const RESIDUAL: bool>(
         &self,
         sums: &[[f32; SUMS]; 2],
-        function: impl Fn(f32) -> f32,
+        buffer: u32,
+        function: impl Fn(u32, u32) -> u32,
     ) {
-        let staged = self.memory.results(self.number);
-        let rounded = &self.output.rounded;
-        let (warp, lane) = (self.thread / WARP_THREADS, self.thread % WARP_THREADS);
+        let staged = self.memory.results(self.number, buffer);
+        // Else the compiler would keep places of all results from tile to tile, in local memory.
+        let thread = opaque::to_compiler(self.thread);
+        let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
         let (quad, of_quad) = (lane / 4, lane % 4);
         let row = 16 * warp + quad;
         // The word of two filters of octet `n`, of a line of the block.
@@ -248,17 +292,8 @@ impl<'a, T: Storage, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS
                             if octet < Self::GROUP && block < BLOCKS {
                                 let at = 4 * (Self::GROUP * group + octet) + 2 * i;
                                 let pair = [sums[block][at], sums[block][at + 1]];
-                                let mut rounded_word = word_of::<T>(pair);
-                                if ROUNDED {
-                                    let mut values = pair_of::<T>(rounded_word).map(&function);
-                                    if RESIDUAL {
-                                        let [a, b] = pair_of::<T>(added[octet][block][i]);
-                                        values = [values[0] + a, values[1] + b]
-                                            .map(|value| sloped(&rounded.after, value));
-                                    }
-                                    rounded_word = word_of::<T>(values);
-                                }
-                                words[octet][block][i] = rounded_word;
+                                let residual = added[octet][block][i];
+                                words[octet][block][i] = function(word_of::<T>(pair), residual);
                             }
                         });
                     });

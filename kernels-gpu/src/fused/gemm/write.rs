@@ -6,9 +6,10 @@ use launch_config::Presence;
 use launch_config::gemm::{LINE_BYTES, LINE_VALUES};
 
 use super::Memory;
+use crate::parts::pipeline::PipelineState;
 
-/// Stores the results of all tiles of a warpgroup, and before each makes room for them: waits until the tile
-/// before has been read, and starts to copy the residual to its place.
+/// Stores the results of all tiles of a warpgroup. A buffer that has been read is filled with the residual of
+/// the next tile that will be in it, so that with two of them no consumer waits for a residual.
 ///
 /// # Safety
 /// One thread calls it, after the barrier behind the initialisation. `residual` and `y` are tensor maps of
@@ -22,38 +23,59 @@ pub(super) unsafe fn write(
 ) {
     let g = &memory.g;
     let [pixels, filters] = memory.tile;
-    let (room, there) = (memory.room(number), memory.there(number));
+    let pipeline = memory.results_pipeline(number);
     let parts = filters / LINE_VALUES;
-    let mut parity = 0;
-    let mut tile = memory.first_tile(number);
-    while tile < g.tiles {
-        let [pixel, filter] = memory.start(tile).map(|at| at as i32);
-        let pixel = pixel + memory.first_pixel(number) as i32;
-        // A box that is outside of the tensor altogether is left out.
-        let at = |part: u32| [filter + (part * LINE_VALUES) as i32, pixel, 0, 0, 0];
-        let staged = |part: u32| {
-            let results = memory.results(number);
-            results.addr(0).offset(part * pixels * LINE_BYTES)
-        };
-        let mut part = 0;
-        if adds_residual.is_present() {
-            room.arrive_expect(pixels * filters * 2);
-            while part < parts {
-                copy_box(staged(part), residual, at(part), room);
-                part = opaque::to_compiler(part + 1);
-            }
-        } else {
-            room.arrive();
+    // A box that is outside of the tensor altogether is left out.
+    let at = |tile: u32, part: u32| {
+        let [pixel, filter] = memory.start(tile);
+        let at = [
+            filter + part * LINE_VALUES,
+            pixel + memory.first_pixel(number),
+        ];
+        let [filter, pixel] = at.map(u32::cast_signed);
+        [filter, pixel, 0, 0, 0]
+    };
+    let staged = |buffer: u32, part: u32| {
+        let results = memory.results(number, buffer);
+        results.addr(0).offset(part * pixels * LINE_BYTES)
+    };
+    let make_room = |tile: u32, buffer: u32| {
+        if tile >= g.tiles {
+            return;
         }
-        there.wait(parity);
-        part = 0;
+        let room = pipeline.empty(buffer);
+        if !adds_residual.is_present() {
+            room.arrive();
+            return;
+        }
+        room.arrive_expect(pixels * filters * 2);
+        let mut part = 0;
         while part < parts {
-            store_box(staged(part), y, at(part));
+            copy_box(staged(buffer, part), residual, at(tile, part), room);
+            part = opaque::to_compiler(part + 1);
+        }
+    };
+    let mut tile = memory.first_tile(number);
+    let (mut next, mut buffer) = (tile, 0);
+    while buffer < g.buffers {
+        opaque::not_unrolled();
+        make_room(next, buffer);
+        next += memory.tile_step();
+        buffer = opaque::to_compiler(buffer + 1);
+    }
+    let mut state = PipelineState::FIRST;
+    while tile < g.tiles {
+        pipeline.full(state.stage).wait(state.parity);
+        let mut part = 0;
+        while part < parts {
+            store_box(staged(state.stage, part), y, at(tile, part));
             part = opaque::to_compiler(part + 1);
         }
         commit_stores();
         wait_stores_read::<0>();
+        make_room(next, state.stage);
+        state = state.next(&pipeline);
         tile += memory.tile_step();
-        parity ^= 1;
+        next += memory.tile_step();
     }
 }

@@ -1,0 +1,57 @@
+//! The estimated time of a product, by which tiles are chosen.
+
+use super::{Gemm, LINE_VALUES, Rows, WARPGROUP_THREADS};
+
+/// Cycles of a launch until the first stage is there, and behind the last store.
+const START_CYCLES: u64 = 1_500;
+/// Cycles of a mainloop besides its products, and of an epilogue besides its values.
+const MAINLOOP_CYCLES: u64 = 400;
+const EPILOGUE_CYCLES: u64 = 400;
+/// Cycles of an epilogue for each value of a thread, and more of them for a residual.
+const VALUE_CYCLES: u64 = 6;
+const RESIDUAL_CYCLES: u64 = 4;
+/// Cycles from the end of a tile's results in the only buffer until the next tile's residual is there.
+const RESIDUAL_LATENCY: u64 = 1_500;
+/// Multiply-adds of a multiprocessor in a cycle.
+const MULTIPLY_ADDS_PER_CYCLE: u64 = 2048;
+/// Tenths of a cycle in which a tensor map copies a line of up to 128 bytes, whatever it has: of a matrix, of
+/// windows, of filters by taps. The filter loader's lines take less.
+const MATRIX_LINE: u64 = 23;
+const WINDOW_LINE: u64 = 39;
+const FILTER_LINE: u64 = 30;
+/// Bytes of results that memory takes from a multiprocessor in a cycle, or gives for residuals.
+const WRITTEN_PER_CYCLE: u64 = 13;
+
+impl Gemm {
+    /// The estimated cycles of a block. In the ping-pong schedule the epilogue of a tile runs beside the
+    /// mainloop of the next.
+    pub(super) fn cycles(&self, adds_residual: bool) -> u64 {
+        let (g, tile) = (&self.geometry, self.tile);
+        let blocks = self.shape.grid[0].max(1);
+        let tiles = u64::from(g.tiles.div_ceil(blocks));
+        let results = u64::from(g.tile_pixels * tile.filters);
+        let k = u64::from(g.k_blocks * LINE_VALUES);
+        let multiplied = results * k / MULTIPLY_ADDS_PER_CYCLE;
+        let of_row = match g.rows {
+            Rows::PIXELS => MATRIX_LINE,
+            _ => WINDOW_LINE,
+        };
+        let has_copies = !(g.residency.is_resident() || g.filter_loader.is_warp());
+        let of_filters = FILTER_LINE * u64::from(has_copies) * u64::from(tile.filters);
+        let lines = u64::from(g.k_blocks) * u64::from(g.stage_taps());
+        let loaded = lines * (of_row * u64::from(g.tile_pixels) + of_filters) / 10;
+        let residual = u64::from(adds_residual);
+        let written = (1 + residual) * 2 * results / WRITTEN_PER_CYCLE;
+        let mainloop = multiplied.max(loaded) + MAINLOOP_CYCLES;
+        let of_thread = u64::from(tile.pixels * tile.filters) / u64::from(WARPGROUP_THREADS);
+        let latency = residual * RESIDUAL_LATENCY * u64::from(g.buffers == 1);
+        let of_value = VALUE_CYCLES + residual * RESIDUAL_CYCLES;
+        let epilogue = EPILOGUE_CYCLES + of_thread * of_value + latency;
+        let all = if g.schedule.is_ping_pong() {
+            tiles * (written.max(multiplied).max(loaded) + (mainloop + epilogue) / 2)
+        } else {
+            tiles * (written.max(loaded) + mainloop + epilogue)
+        };
+        START_CYCLES + all + mainloop + epilogue
+    }
+}
