@@ -12,7 +12,7 @@ bugs! {
             "first: «start.wrapping_neg() % TILE_BYTES»," => "128";
     "fused/gemm/produce.rs":
         gemm_announces_too_few_bytes, gemm::matches::<f16>,
-            "full.arrive_expect(«lines * LINE_BYTES»);" => "lines * LINE_BYTES - 16";
+            "full.arrive_expect(«memory.layout.stage_bytes»);" => "memory.layout.stage_bytes - 16";
         gemm_fills_stages_that_are_read, gemm::matches::<f16>,
             "            «stages.empty(state.stage).wait(state.parity ^ 1);»\n" => "";
         gemm_filters_are_all_those_of_the_first_channels, gemm::matches::<f16>,
@@ -35,9 +35,17 @@ bugs! {
             "to.offset(part * «part_of_pixels»)" => "0";
     "fused/gemm/pad_channels.rs":
         gemm_pads_columns_behind_alone, gemm::matches_of_windows::<f16>,
-            "column.wrapping_sub(«g.lead»)" => "0";
+            "column.wrapping_sub(«column_lead»)" => "0";
         gemm_pads_with_the_next_pixel, gemm::matches_of_windows::<f16>,
-            "if column < g.columns && «channel < g.channels» {" => "channel < g.channels + 1";
+            "if channel == «g.channels» {" => "g.channels + 1";
+        gemm_joins_neighbouring_rows, gemm::matches_of_windows::<f16>,
+            "joined * «g.joined_step»" => "1";
+        gemm_pads_rows_behind_alone, gemm::matches_of_windows::<f16>,
+            "wrapping_sub(«row_lead»)" => "0";
+        gemm_copies_all_rows, gemm::matches_of_windows::<f16>,
+            "(row * «g.row_step»)" => "1";
+        gemm_joins_a_row_more, gemm::matches_of_windows::<f16>,
+            "joined < «g.joined_rows» {" => "g.joined_rows + 1";
     "fused/gemm/consume.rs":
         gemm_releases_stages_before_they_are_read, gemm::matches::<f16>,
             "if let Some(stage) = «used.replace(state.stage)» {" => "{ used.replace(state.stage); Some(state.stage) }";
@@ -74,19 +82,6 @@ bugs! {
             "bounds != Bounds::NONE && «!self.output.ends_with_bounds()»" => "false";
         gemm_has_no_slope_behind_a_residual, gemm::matches::<f16>,
             "(_, true) if «rounded.after.slope != 1.0»" => "false";
-    "fused/gemm/filters.rs":
-        gemm_filter_lines_are_swizzled_alike, gemm::matches::<f16>,
-            "(unit ^ «line % LINE_UNITS»)" => "lane / LINE_UNITS";
-        gemm_filters_beyond_the_last_are_read, gemm::matches::<f16>,
-            "«filter < g.filters()»" => "filter <= g.filters()";
-        gemm_shows_filters_before_they_are_there, gemm::matches::<f16>,
-            "                «cp_async::wait_group::<FILTER_GROUPS>();»\n" => "";
-        gemm_does_not_show_filters_to_products, gemm::matches::<f16>,
-            "        «async_proxy::fence_shared();»\n" => "";
-        gemm_fills_filters_that_are_read, gemm::matches::<f16>,
-            "            «stages.empty(state.stage).wait(state.parity ^ 1);»\n" => "";
-        gemm_filters_are_all_those_of_the_first_stage, gemm::matches::<f16>,
-            "(«k_block * LINE_VALUES» + unit * UNIT_VALUES)" => "0";
     "fused/gemm/write.rs":
         gemm_stores_before_results_are_there, gemm::matches::<f16>,
             "        «pipeline.full(state.stage).wait(state.parity);»\n" => "";

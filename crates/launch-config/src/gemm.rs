@@ -51,11 +51,6 @@ const MAX_STAGES: u32 = 8;
 const MIN_STAGES: u32 = 2;
 /// The fewest stages beside filters that stay, with one buffer of results and with two.
 const RESIDENT_STAGES: [u32; 2] = [4, 3];
-/// Groups of copies that the filter loader has in flight behind the one that it waits for. It fills a stage
-/// before it waits for the one so far behind, while consumers still read the one before that: so a pipeline has
-/// two stages more at least.
-pub const FILTER_GROUPS: u32 = 2;
-
 /// Stages of a tile up to which products do not decide its time. Results then have two buffers, if there is
 /// room for them.
 const FEW_STAGES: u32 = 8;
@@ -100,25 +95,6 @@ pub const TILES: [WarpgroupTile; 4] = [
 pub const LISTED_PIXELS: u32 = 64;
 
 mode! {
-    /// What copies the filters that do not stay, stage by stage.
-    pub FilterLoader {
-        /// The producer, in boxes of a tensor map.
-        TENSOR_MAP = 0,
-        /// A warp beside it: stages are 64 channels of one tap, which lie side by side.
-        WARP = 1,
-    }
-}
-
-impl FilterLoader {
-    /// Whether it is a warp.
-    #[must_use]
-    #[inline(always)]
-    pub const fn is_warp(self) -> bool {
-        self.code() == Self::WARP.code()
-    }
-}
-
-mode! {
     /// What the rows of the input's operand are.
     pub Rows {
         /// Pixels: the windows have one element, and lie side by side.
@@ -154,8 +130,6 @@ pub struct GemmGeometry {
     pub schedule: Schedule,
     /// How long filters stay.
     pub residency: Residency,
-    /// What copies them if they do not.
-    pub filter_loader: FilterLoader,
     /// Buffers for the results of a warpgroup.
     pub buffers: u32,
 }
@@ -337,7 +311,6 @@ impl Gemm {
             stages: MIN_STAGES,
             schedule,
             residency: Residency::RESIDENT,
-            filter_loader: FilterLoader::TENSOR_MAP,
             buffers: 1,
         };
         let geometry = geometry.with_fewest_stages();
@@ -402,20 +375,11 @@ impl GemmGeometry {
             let geometry = stay.then(|| with_stages(Residency::RESIDENT, buffers, least));
             geometry.flatten()
         };
-        let streamed = |buffers: u32, least| {
-            let mut geometry = with_stages(Residency::STREAMED, buffers, least)?;
-            let has_lines = geometry.stage_taps() == 1
-                && (geometry.channels()).is_multiple_of(LINE_VALUES)
-                && geometry.stages > FILTER_GROUPS + 1;
-            if has_lines {
-                geometry.filter_loader = FilterLoader::WARP;
-            }
-            Some(geometry)
-        };
+        let streamed = |buffers, least| with_stages(Residency::STREAMED, buffers, least);
         // A block with one tile of a warpgroup has no next results.
         let mut geometry = None;
         if self.k_blocks <= FEW_STAGES && self.tiles > blocks << self.schedule.shift() {
-            geometry = resident(2).or_else(|| streamed(2, FILTER_GROUPS + 2));
+            geometry = resident(2).or_else(|| streamed(2, RESIDENT_STAGES[0]));
         }
         let geometry = geometry.or_else(|| resident(1));
         let geometry = geometry.or_else(|| streamed(1, MIN_STAGES))?;

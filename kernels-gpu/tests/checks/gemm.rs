@@ -48,7 +48,7 @@ fn table() -> [Row; 12] {
         // Lists of other functions.
         [3, 16, 72], [1, 1, 30], [1, 1, 1], batch_norm(), relu(), list(&[SIGMOID, HARDSWISH]);
         [1, 8, 136], [1, 9, 9], [1, 1, 1], list(&[SIGMOID]);
-        // Filters that a warp loads, the last ones of which do not exist; a slope behind a residual.
+        // A slope behind a residual.
         [1, 576, 24], [1, 3, 50], [1, 1, 1], without_bias(), list(&[ADD, LEAKY]);
         // Buffers that several tiles of a warpgroup are in.
         [3, 64, 72], [1, 20, 31], [1, 1, 1], batch_norm(), list(&[ADD, RELU]);
@@ -72,7 +72,7 @@ fn windows() -> [Row; 15] {
         [2, 40, 8], [1, 2, 3], [1, 3, 3], padding([0, 4, 5]), list(&[HARDSWISH]);
         // The most that a tensor map takes of each: step, offset, and the lower corner.
         [1, 8, 8], [1, 40, 33], [1, 1, 32], stride([1, 8, 1]), padding([0, 0, 16]), list(&[SIGMOID]);
-        // Filters that a warp loads, of nine taps.
+        // Whole lines of nine taps.
         [2, 64, 136], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
         // Few channels: a filter's row in a line, of which those of neighbouring windows overlap.
         [2, 3, 24], [1, 13, 18], [1, 7, 7], stride([1, 2, 2]), padding([0, 3, 3]), batch_norm(), relu();
@@ -246,7 +246,6 @@ fn check<T: Storage>(
         let arguments = (
             map(map_of_input(&gemm), &x),
             map(boxes_of_filters(&gemm).into(), &filters),
-            filters.source(),
             (residual.as_ref()).map_or(TensorMap::NONE, |of| map(of_output, of)),
             map(of_output, &y),
             optional(conv.bias.is_present().then(|| &loaded.parameters[1])),

@@ -8,17 +8,16 @@ const START_CYCLES: u64 = 1_500;
 const MAINLOOP_CYCLES: u64 = 400;
 const EPILOGUE_CYCLES: u64 = 400;
 /// Cycles of an epilogue for each value of a thread, and more of them for a residual.
-const VALUE_CYCLES: u64 = 6;
-const RESIDUAL_CYCLES: u64 = 4;
+const VALUE_CYCLES: u64 = 5;
+const RESIDUAL_CYCLES: u64 = 2;
 /// Cycles from the end of a tile's results in the only buffer until the next tile's residual is there.
 const RESIDUAL_LATENCY: u64 = 1_500;
 /// Multiply-adds of a multiprocessor in a cycle.
 const MULTIPLY_ADDS_PER_CYCLE: u64 = 2048;
-/// Tenths of a cycle in which a tensor map copies a line of up to 128 bytes, whatever it has: of a matrix, of
-/// windows, of filters by taps. The filter loader's lines take less.
+/// Tenths of a cycle in which a tensor map copies a line of up to 128 bytes, whatever it has: of a matrix, and
+/// of windows.
 const MATRIX_LINE: u64 = 23;
 const WINDOW_LINE: u64 = 39;
-const FILTER_LINE: u64 = 30;
 /// Bytes of results that memory takes from a multiprocessor in a cycle, or gives for residuals.
 const WRITTEN_PER_CYCLE: u64 = 13;
 
@@ -36,10 +35,10 @@ impl Gemm {
             Rows::PIXELS => MATRIX_LINE,
             _ => WINDOW_LINE,
         };
-        let has_copies = !(g.residency.is_resident() || g.filter_loader.is_warp());
-        let of_filters = FILTER_LINE * u64::from(has_copies) * u64::from(tile.filters);
-        let lines = u64::from(g.k_blocks) * u64::from(g.stage_taps());
-        let loaded = lines * (of_row * u64::from(g.tile_pixels) + of_filters) / 10;
+        let of_pixels = of_row * u64::from(g.tile_pixels);
+        let filters = u64::from(tile.filters) * u64::from(!g.residency.is_resident());
+        let of_parts = of_pixels + MATRIX_LINE * filters;
+        let loaded = u64::from(g.k_blocks) * u64::from(g.stage_taps()) * of_parts / 10;
         let residual = u64::from(adds_residual);
         let written = (1 + residual) * 2 * results / WRITTEN_PER_CYCLE;
         let mainloop = multiplied.max(loaded) + MAINLOOP_CYCLES;

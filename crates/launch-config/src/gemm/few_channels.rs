@@ -1,9 +1,11 @@
 //! Inputs of few channels, such as images of three colours, as operands of a matrix product.
 //!
 //! Lines of an operand are whole vectors of 16 bytes. Where channels are none, a launch copies the input
-//! first, with zeros for the channels that are missing. Where it can, it puts the padding around the columns,
-//! too: then all columns of a filter's row lie side by side in the copy, and a line has them all. Lines of
-//! neighbouring windows overlap.
+//! first, with zeros for the channels that are missing. Where it can, it puts the padding around rows and
+//! columns, too, and the channels of several rows side by side, row by row of the filter: then a line has all
+//! columns of these rows of the filter. Lines of neighbouring windows overlap.
+//!
+//! What a tensor map takes for a line does not depend on what the line has, so few lines of a window are fast.
 
 use super::super::conv::ConvGeometry;
 use super::super::{LaunchShape, Refusal};
@@ -13,51 +15,81 @@ use super::LINE_VALUES;
 pub const VECTOR_VALUES: u32 = 8;
 
 /// Threads of a block of the copy.
-pub const PAD_THREADS: u32 = 256;
+pub const PAD_THREADS: u32 = 128;
+
+/// Values of the copy whose writing and reading takes the time of a line of a window.
+const LINE_COPIED: u64 = 16;
 
 /// A copy with more channels and columns: the kernel's by-value argument.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PadChannelsGeometry {
-    /// Rows of all samples.
+    /// Slices of all samples, and of one.
+    pub slices: u32,
+    /// Slices of a sample.
+    pub sample_slices: u32,
+    /// Rows of a slice of the source.
     pub rows: u32,
-    /// Rows of a sample.
-    pub sample_rows: u32,
-    /// Channels of the source.
-    pub channels: u32,
     /// Its columns.
     pub columns: u32,
-    /// Elements of the source from a sample, a channel, a row and a column to the next.
-    pub strides: [u64; 4],
-    /// Channels of the copy.
-    pub padded_channels: u32,
+    /// Its channels.
+    pub channels: u32,
+    /// Elements of the source from a sample, a slice, a channel, a row and a column to the next.
+    pub strides: [u64; 5],
+    /// Rows of a slice of the copy.
+    pub padded_rows: u32,
     /// Its columns: whole vectors.
     pub padded_columns: u32,
-    /// Columns in front of the source's first.
-    pub lead: u32,
+    /// Values of a pixel of the copy: the channels of each of its rows, and zeros.
+    pub padded_channels: u32,
+    /// Rows and columns in front of the source's first.
+    pub lead: [u32; 2],
+    /// Rows of the source from a row of the copy to the next.
+    pub row_step: u32,
+    /// Rows of the source that a row of the copy has.
+    pub joined_rows: u32,
+    /// From one of them to the next.
+    pub joined_step: u32,
+}
+
+/// How rows and columns of a copy lie in its source.
+#[derive(Clone, Copy)]
+struct Copied {
+    extents: [u32; 2],
+    channels: u32,
+    lead: [u32; 2],
+    row_step: u32,
+    joined: [u32; 2],
 }
 
 impl PadChannelsGeometry {
-    /// A tensor of `[samples, channels, rows, columns]`, dense, channels last or before rows.
+    /// Of a tensor of `[samples, channels, slices, rows, columns]`, dense, channels last or before slices.
     fn new(
-        [samples, channels, rows, columns]: [u32; 4],
+        [samples, channels, slices, rows, columns]: [u32; 5],
         is_channels_last: bool,
-        [padded_channels, padded_columns, lead]: [u32; 3],
+        copied: Copied,
     ) -> Option<Self> {
-        let [c, r, w] = [channels, rows, columns].map(u64::from);
+        let [c, d, r, w] = [channels, slices, rows, columns].map(u64::from);
         let strides = match is_channels_last {
-            true => [r * w * c, 1, w * c, c],
-            false => [c * r * w, r * w, w, 1],
+            true => [d * r * w * c, r * w * c, 1, w * c, c],
+            false => [c * d * r * w, r * w, d * r * w, w, 1],
         };
+        let [padded_rows, padded_columns] = copied.extents;
+        let [joined_rows, joined_step] = copied.joined;
         let geometry = Self {
-            rows: samples.checked_mul(rows)?,
-            sample_rows: rows,
-            channels,
+            slices: samples.checked_mul(slices)?,
+            sample_slices: slices,
+            rows,
             columns,
+            channels,
             strides,
-            padded_channels,
+            padded_rows,
             padded_columns,
-            lead,
+            padded_channels: copied.channels,
+            lead: copied.lead,
+            row_step: copied.row_step,
+            joined_rows,
+            joined_step,
         };
         geometry.shape().map(|_| geometry)
     }
@@ -65,13 +97,14 @@ impl PadChannelsGeometry {
     /// Elements of the source.
     #[must_use]
     pub const fn source_elements(&self) -> u64 {
-        self.rows as u64 * self.columns as u64 * self.channels as u64
+        self.slices as u64 * self.rows as u64 * self.columns as u64 * self.channels as u64
     }
 
     /// Elements of the copy.
     #[must_use]
     pub const fn elements(&self) -> u64 {
-        self.rows as u64 * self.padded_columns as u64 * self.padded_channels as u64
+        let row = self.padded_columns as u64 * self.padded_channels as u64;
+        self.slices as u64 * self.padded_rows as u64 * row
     }
 
     /// Vectors of a row of the copy.
@@ -80,13 +113,20 @@ impl PadChannelsGeometry {
         self.padded_columns * self.padded_channels / VECTOR_VALUES
     }
 
-    /// Launch of the kernel, which counts vectors in 32 bits.
+    /// Blocks of a row of the copy.
+    #[must_use]
+    pub const fn row_blocks(&self) -> u32 {
+        self.row_vectors().div_ceil(PAD_THREADS)
+    }
+
+    /// Launch of the kernel, which counts the vectors of a row and the blocks in 32 bits.
     #[must_use]
     pub fn shape(&self) -> Option<LaunchShape> {
         let row = self.padded_columns.checked_mul(self.padded_channels)?;
-        let vectors = self.rows.checked_mul(row / VECTOR_VALUES)?;
-        vectors.checked_add(PAD_THREADS)?;
-        LaunchShape::linear(vectors.div_ceil(PAD_THREADS).into(), PAD_THREADS)
+        row.checked_add(PAD_THREADS * VECTOR_VALUES)?;
+        let rows = self.slices.checked_mul(self.padded_rows)?;
+        let blocks = rows.checked_mul(self.row_blocks())?;
+        LaunchShape::linear(blocks.into(), PAD_THREADS)
     }
 }
 
@@ -117,35 +157,76 @@ impl FewChannels {
             .ok_or(Refusal::Needs("less than 2^32 vectors of a copy"))
     }
 
-    /// With a filter's row in a line.
+    /// With rows of a filter in a line: as many as take the least time.
     fn with_rows_in_lines(conv: &ConvGeometry) -> Option<Self> {
-        let fits = |&channels: &u32| {
-            let [line, step] = [conv.s, conv.stride_w].map(|columns| columns.checked_mul(channels));
-            channels >= conv.group_c
-                && line.is_some_and(|line| line <= LINE_VALUES)
-                && step.is_some_and(|step| step.is_multiple_of(VECTOR_VALUES))
-        };
         if conv.dilation_w != 1 {
             return None;
         }
-        let channels = [1, 2, 4, 8].into_iter().find(fits)?;
+        let joined = (1..=conv.r.min(LINE_VALUES)).filter_map(|rows| Self::with_joined(conv, rows));
+        let joined = joined.min_by_key(|few| {
+            let windows = conv.n * u64::from(conv.output_pixels());
+            let lines = u64::from(few.conv.taps()).saturating_mul(windows);
+            let copied = few.input.elements() / LINE_COPIED;
+            lines.saturating_add(copied)
+        });
+        joined
+    }
+
+    /// With this many rows of a filter in a line.
+    fn with_joined(conv: &ConvGeometry, joined: u32) -> Option<Self> {
+        let joined_channels = joined.checked_mul(conv.group_c)?;
+        let fits = |&channels: &u32| {
+            let step = conv.stride_w.checked_mul(channels);
+            step.is_some_and(|step| step.is_multiple_of(VECTOR_VALUES))
+        };
+        let most = (LINE_VALUES / conv.s).min(joined_channels.saturating_add(VECTOR_VALUES));
+        let channels = (joined_channels..=most).find(fits)?;
         let line = (conv.s * channels).next_multiple_of(VECTOR_VALUES);
         let columns = (conv.q - 1).checked_mul(conv.stride_w)?;
-        let columns = columns.checked_add(line / channels)?;
-        let columns = columns.checked_next_multiple_of(VECTOR_VALUES / channels)?;
+        let columns = columns.checked_add(line.div_ceil(channels))?;
+        let whole = VECTOR_VALUES
+            >> channels
+                .trailing_zeros()
+                .min(VECTOR_VALUES.trailing_zeros());
+        let columns = columns.checked_next_multiple_of(whole)?;
+        // Rows of the copy that no window begins with are left out, if no line does.
+        let groups = conv.r.div_ceil(joined);
+        let group_step = joined.checked_mul(conv.dilation_h)?;
+        let row_step = match groups == 1 || group_step.is_multiple_of(conv.stride_h) {
+            true => conv.stride_h,
+            false => 1,
+        };
+        let last = (conv.p - 1).checked_mul(conv.stride_h)?;
+        let last = last.checked_add((groups - 1).checked_mul(group_step)?)?;
+        let rows = last / row_step + 1;
         let of_lines = ConvGeometry {
             group_c: line,
             w: conv.q,
+            h: rows,
             s: 1,
+            r: groups,
             stride_w: 1,
+            stride_h: conv.stride_h / row_step,
+            dilation_h: (group_step / row_step).max(1),
             pad_w: 0,
+            pad_h: 0,
             ..*conv
         };
-        let padded = [
-            [channels, columns, conv.pad_w],
-            [channels, line / channels, 0],
-        ];
-        Self::new(conv, of_lines, padded, channels * conv.stride_w)
+        let input = Copied {
+            extents: [rows, columns],
+            channels,
+            lead: [conv.pad_h, conv.pad_w],
+            row_step,
+            joined: [joined, conv.dilation_h],
+        };
+        let filters = Copied {
+            extents: [groups, line / channels],
+            channels,
+            lead: [0; 2],
+            row_step: joined,
+            joined: [joined, 1],
+        };
+        Self::new(conv, of_lines, [input, filters], channels * conv.stride_w)
     }
 
     /// With more channels alone.
@@ -155,23 +236,26 @@ impl FewChannels {
             group_c: channels,
             ..*conv
         };
-        Self::new(
-            conv,
-            of_more,
-            [[channels, conv.w, 0], [channels, conv.s, 0]],
+        let copied = |extents| Copied {
+            extents,
             channels,
-        )
+            lead: [0; 2],
+            row_step: 1,
+            joined: [1; 2],
+        };
+        let copied = [copied([conv.h, conv.w]), copied([conv.r, conv.s])];
+        Self::new(conv, of_more, copied, channels)
     }
 
     fn new(
         conv: &ConvGeometry,
         of_copies: ConvGeometry,
-        [input, filters]: [[u32; 3]; 2],
+        [input, filters]: [Copied; 2],
         window_step: u32,
     ) -> Option<Self> {
         let samples = u32::try_from(conv.n).ok()?;
-        let extents = [samples, conv.group_c, conv.d.checked_mul(conv.h)?, conv.w];
-        let of_filters = [conv.group_k, conv.group_c, conv.t * conv.r, conv.s];
+        let extents = [samples, conv.group_c, conv.d, conv.h, conv.w];
+        let of_filters = [conv.group_k, conv.group_c, conv.t, conv.r, conv.s];
         let [last, first] =
             [true, false].map(|is_last| PadChannelsGeometry::new(of_filters, is_last, filters));
         Some(Self {

@@ -104,15 +104,19 @@ fn few_channels_become_lines_of_whole_vectors() {
         assert!((q - 1) * few.window_step + few.conv.group_c <= row);
         assert_eq!(row, input.padded_columns * input.padded_channels);
         assert!(few.window_step.is_multiple_of(VECTOR_VALUES));
-        (input.padded_channels, few.conv.group_c, few.conv.s)
+        (
+            input.padded_channels,
+            few.conv.group_c,
+            [few.conv.r, few.conv.s],
+        )
     };
-    assert_eq!(few(3, 7, 2), (4, 32, 1));
-    assert_eq!(few(3, 3, 1), (8, 24, 1));
-    assert_eq!(few(3, 4, 4), (4, 16, 1));
-    assert_eq!(few(1, 8, 8), (1, 8, 1));
-    // Rows that are longer than a line, and channels that are more than a vector.
-    assert_eq!(few(3, 9, 1), (8, 8, 9));
-    assert_eq!(few(12, 3, 1), (16, 16, 3));
+    assert_eq!(few(3, 7, 2), (8, 56, [4, 1]));
+    assert_eq!(few(3, 3, 1), (16, 48, [1, 1]));
+    assert_eq!(few(3, 4, 4), (6, 24, [2, 1]));
+    assert_eq!(few(1, 8, 8), (4, 32, [2, 1]));
+    // Rows of more than a line, and channels of more than a vector.
+    assert_eq!(few(3, 9, 1), (8, 8, [9, 9]));
+    assert_eq!(few(12, 3, 1), (16, 48, [3, 1]));
     // Steps of less than 2^32 elements, and of more.
     let of = conv([2, 3, 20, 40], 24, 3);
     let filters = |stride_w| {
@@ -124,7 +128,7 @@ fn few_channels_become_lines_of_whole_vectors() {
         let few = few.expect("few vectors").expect("3 channels");
         (few.conv.group_c, few.conv.s)
     };
-    assert_eq!(filters(1 << 29), (16, 1));
+    assert_eq!(filters(1 << 29), (24, 1));
     assert_eq!(filters((1 << 29) + 1), (8, 3));
     assert_eq!(filters(u32::MAX), (8, 3));
     let whole = conv([2, 16, 20, 40], 24, 3);

@@ -152,7 +152,6 @@ pub(crate) fn append(
     let arguments = (
         Some(MapOf::read(x, map_of_input(gemm))),
         Some(MapOf::read(filters, boxes_of_filters(gemm))),
-        filters,
         residual.map(|residual| MapOf::read(residual, boxes_of_output(gemm))),
         Some(MapOf::written(y, boxes_of_output(gemm))),
         parameters.filters.bias,

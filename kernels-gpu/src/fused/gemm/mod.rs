@@ -23,7 +23,6 @@
 //!                               wait until there is room for results, and the residual is there
 //!                               y = function(round(gain * (sum + bias) + shift)) + residual, in its place,
 //!                                   or a list of functions of it
-//! filter loader, a warp:    if filters are not copied in boxes: copy those of each stage, 16 bytes a thread
 //! writers, one thread       for each buffer of its warpgroup: start to copy the residual to it
 //! for each warpgroup:       for each tile of its warpgroup:
 //!                               wait until its results are there; store them; wait until they have been read
@@ -44,7 +43,6 @@
 #[cfg(not(target_arch = "nvptx64"))]
 mod boxes;
 mod consume;
-mod filters;
 pub mod pad_channels;
 mod produce;
 mod results;
@@ -74,7 +72,6 @@ use crate::parts::index::div_rem;
 use crate::parts::pipeline::Pipeline;
 use crate::parts::store::{GainAndShift, Packed, StoreEpilogue};
 use consume::consume;
-use filters::load_filters;
 use produce::produce;
 use write::write;
 
@@ -178,8 +175,7 @@ struct Output<'a, T> {
 ///
 /// # Safety
 /// `x`, `filters`, `residual` and `y` are the tensor maps of the geometry's boxes over tensors of its
-/// extents, and `filter_values` are those of `filters`; `y` overlaps no other, and `residual` is read only if
-/// `rounded` adds it. `bias`, `gain`, `shift`,
+/// extents; `y` overlaps no other, and `residual` is read only if `rounded` adds it. `bias`, `gain`, `shift`,
 /// running statistics, weight and bias of the norm have an element for each filter where they are said to
 /// exist. With a norm the epilogue has no gain and shift of its own. The list is empty, or `rounded` changes
 /// no result and the tile has [`LISTED_PIXELS`](launch_config::gemm::LISTED_PIXELS) pixels.
@@ -191,7 +187,6 @@ struct Output<'a, T> {
 pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
     x: &TensorMap,
     filters: &TensorMap,
-    filter_values: *const T,
     residual: &TensorMap,
     y: &TensorMap,
     bias: *const T,
@@ -212,9 +207,7 @@ pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
     let memory = Memory::of(g, W::EXTENTS);
     if thread::thread_idx_x() == PRODUCER {
         let consumers = WARPS >> g.schedule.shift();
-        memory
-            .stages()
-            .init(1 + g.filter_loader.is_warp() as u32, consumers);
+        memory.stages().init(1, consumers);
         let mut warpgroup = 0;
         while warpgroup < WARPGROUPS {
             memory.turn(warpgroup).init(WARPGROUP_WARPS);
@@ -230,18 +223,12 @@ pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
     if warp >= WARPS {
         registers::decrease::<PRODUCER_REGISTERS>();
         let number = warp - WARPS;
-        if number > WARPGROUPS {
-            if g.filter_loader.is_warp() {
-                load_filters(&memory, filter_values);
-            }
-            return;
-        }
         if !thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
             return;
         }
         if number == 0 {
             produce(&memory, [x, filters]);
-        } else {
+        } else if number <= WARPGROUPS {
             write(&memory, number - 1, (residual, rounded.residual), y);
         }
         return;

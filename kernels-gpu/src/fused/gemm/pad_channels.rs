@@ -7,7 +7,7 @@ use launch_config::gemm::{PAD_THREADS, PadChannelsGeometry, VECTOR_VALUES};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
-/// A block writes consecutive vectors of `y`: the values of `x`, and zeros where it has none.
+/// A block writes consecutive vectors of a row of `y`: the values of `x`, and zeros where it has none.
 ///
 /// *Launch*: `g.shape()`. *Mapping*: a vector of 16 bytes a thread. *Barriers*: none. *Traffic*: each element
 /// of `y` is written once, each of `x` read once.
@@ -19,28 +19,40 @@ use crate::parts::unroll::unroll;
 pub unsafe fn gemm_pad_channels<T: Storage>(x: *const T, y: *mut T, g: &PadChannelsGeometry) {
     let x = Global::new(x, g.source_elements() as usize);
     let y = GlobalMut::new(y, g.elements() as usize);
-    let vector = thread::block_idx_x() * PAD_THREADS + thread::thread_idx_x();
-    let (row, of_row) = div_rem(vector, g.row_vectors());
-    if row >= g.rows {
+    let (of_slices, part) = div_rem(thread::block_idx_x(), g.row_blocks());
+    let of_row = part * PAD_THREADS + thread::thread_idx_x();
+    if of_row >= g.row_vectors() {
         return;
     }
-    let (sample, of_sample) = div_rem(row, g.sample_rows);
-    let [of_samples, of_channels, of_rows, of_columns] = g.strides.map(|stride| stride as usize);
-    let start = sample as usize * of_samples + of_sample as usize * of_rows;
-    let (column, mut channel) = div_rem(of_row * VECTOR_VALUES, g.padded_channels);
-    // In front of the source columns have wrapped.
-    let mut column = column.wrapping_sub(g.lead);
+    let first = of_slices as usize * g.row_vectors() as usize;
+    let (slice, row) = div_rem(of_slices, g.padded_rows);
+    let (sample, slice) = div_rem(slice, g.sample_slices);
+    let [of_samples, of_slices, of_channels, of_rows, of_columns] =
+        g.strides.map(|stride| stride as usize);
+    let start = sample as usize * of_samples + slice as usize * of_slices;
+    let (column, mut of_pixel) = div_rem(of_row * VECTOR_VALUES, g.padded_channels);
+    let (mut joined, mut channel) = div_rem(of_pixel, g.channels);
+    // In front of the source rows and columns have wrapped.
+    let [row_lead, column_lead] = g.lead;
+    let first_row = (row * g.row_step).wrapping_sub(row_lead);
+    let mut column = column.wrapping_sub(column_lead);
     let mut values = [T::from_f32(0.0); VECTOR_VALUES as usize];
     unroll!(8, |i| {
-        if column < g.columns && channel < g.channels {
-            let at = column as usize * of_columns + channel as usize * of_channels;
-            values[i] = x.load_readonly(start + at);
+        let row = first_row.wrapping_add(joined * g.joined_step);
+        if column < g.columns && row < g.rows && joined < g.joined_rows {
+            let of_row = row as usize * of_rows + column as usize * of_columns;
+            values[i] = x.load_readonly(start + of_row + channel as usize * of_channels);
         }
         channel += 1;
-        if channel == g.padded_channels {
+        if channel == g.channels {
             channel = 0;
+            joined += 1;
+        }
+        of_pixel += 1;
+        if of_pixel == g.padded_channels {
+            [of_pixel, channel, joined] = [0; 3];
             column = column.wrapping_add(1);
         }
     });
-    y.store_vec(vector as usize * VECTOR_VALUES as usize, values);
+    y.store_vec((first + of_row as usize) * VECTOR_VALUES as usize, values);
 }

@@ -95,9 +95,6 @@ pub(super) unsafe fn produce(memory: &Memory, [x, filters]: [&TensorMap; 2]) {
     let mut state = PipelineState::FIRST;
     let mut tile = thread::block_idx_x();
     let stay = g.residency.is_resident();
-    // Whether filters are copied with the pixels, in boxes; and what is copied here of a stage.
-    let with_filters = !stay && !g.filter_loader.is_warp();
-    let lines = g.tile_pixels + with_filters as u32 * memory.tile[1];
     // What a stage has of a tap, in bytes of shared memory, and how many of them.
     let [part_of_pixels, part_of_filters] =
         [g.tile_pixels, memory.tile[1]].map(|lines| (lines << g.unit_shift) * wgmma::UNIT_BYTES);
@@ -135,9 +132,9 @@ pub(super) unsafe fn produce(memory: &Memory, [x, filters]: [&TensorMap; 2]) {
             // The phase of parity 1 of a new barrier counts as over: its stage is empty.
             stages.empty(state.stage).wait(state.parity ^ 1);
             let full = stages.full(state.stage);
-            full.arrive_expect(lines * LINE_BYTES);
+            full.arrive_expect(memory.layout.stage_bytes);
             let to = memory.stage(state.stage);
-            if with_filters {
+            if !stay {
                 copy_filters(to.offset(g.tile_pixels * LINE_BYTES), filter, depth, full);
             }
             let mut part = 0;
