@@ -23,6 +23,7 @@ mod borrowed;
 mod channel_reduction;
 mod channels_last;
 mod channels_last_norms;
+mod channels_last_reductions;
 mod conv;
 mod devices;
 mod explanations;
@@ -84,6 +85,7 @@ fn main() {
         layouts::trials(),
         channels_last::trials(),
         channels_last_norms::trials(),
+        channels_last_reductions::trials(),
         images::trials(),
         models::trials(),
         other_chains::trials(),

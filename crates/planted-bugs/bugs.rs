@@ -55,7 +55,7 @@ bugs! {
         averages_of_a_run_are_all_by_the_first_divisor, pool::windows::<f32>,
             "divisor(g, [z, p, «q + o»])" => "q";
         maxima_of_a_row_are_taken_without_those_before, max_pool2d::max_pool2d::<f32>,
-            "let mut of_row = «level(of_slice)»;" => "[none; OUTPUTS_PER_THREAD]";
+            "larger::<T>(«maxima[o]», columns[o * STRIDE + s])" => "columns[o * STRIDE + s]";
     "parts/nhwc.rs":
         runs_read_a_row_behind_the_input, depthwise::without_norm::<f32>,
             "let is_row = «d < slices && h < rows»;" => "d < slices && h <= rows";

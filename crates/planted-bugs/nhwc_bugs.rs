@@ -48,4 +48,29 @@ bugs! {
             "residual.load_vec(«at»)" => "place.element(g, place.first)";
         norm_nhwc_has_channels_behind_the_last, norm_nhwc::matches::<f32>,
             "lane < g.lanes && «channel < g.norm.channels»," => "true";
+    "reduction_nhwc.rs":
+        reduction_nhwc_takes_pixels_behind_the_last, reduction_nhwc::matches::<f32>,
+            "let is_pixel = «pixel + (i as u32) * g.lanes < end»;" => "true";
+        reduction_nhwc_goes_on_behind_the_part, reduction_nhwc::matches::<f32>,
+            "let end = «(first + g.part_pixels).min(g.pixels)»;" => "g.pixels";
+        reduction_nhwc_leaves_out_the_last_lanes, reduction_nhwc::matches::<f32>,
+            "while «lane < g.lanes» {" => "lane + LOADS <= g.lanes";
+        reduction_nhwc_takes_lanes_before_they_are_there, reduction_nhwc::matches::<f32>,
+            "shared.store_vec(thread * VECTOR_ELEMENTS as u32, all);\n    «thread::sync_threads();»" => "";
+        reduction_nhwc_has_channels_behind_the_last, reduction_nhwc::matches::<f32>,
+            "if thread >= block_channels || «channel >= g.channels» {" => "false";
+        reduction_nhwc_writes_all_parts_to_the_first, reduction_nhwc::matches::<f32>,
+            "let row = sample as usize * g.parts as usize + «part as usize»;" => "0";
+        reduction_nhwc_finds_samples_in_32_bits, reduction_nhwc::far,
+            "let at = «(before + of as usize) * g.channels as usize» + channel as usize;"
+                => "(before as u32 + of).wrapping_mul(g.channels) as usize";
+    "pool/nhwc.rs":
+        columns_in_front_of_the_input_are_those_behind, pool::windows::<f32>,
+            "let w = «(first.wrapping_add(i as u32) as i32).max(0) as u32»;" => "first.wrapping_add(i as u32)";
+        windows_of_three_columns_have_two, pool::windows::<f32>,
+            "if «s < COLUMNS» {" => "s < 2";
+        maxima_of_columns_apart_are_taken_without_those_before, pool::windows::<f32>,
+            "_ => with_taps(«results», &row, first, g)," => "[[T::NONE; VECTOR_ELEMENTS]; OUTPUTS_PER_THREAD]";
+        windows_with_gaps_have_none, pool::windows::<f32>,
+            "let columns = «if g.dilation[2] == 1 { g.kernel[2] } else { 0 }»;" => "g.kernel[2]";
 }

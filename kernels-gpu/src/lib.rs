@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `conv_transpose`, `group_norm`, `norm_nhwc`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction`, `softmax`, `upsample`, `gate` | the operators |
+//! | `conv/`, `conv_transpose`, `group_norm`, `norm_nhwc`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction`, `reduction_nhwc`, `softmax`, `upsample`, `gate` | the operators |
 //! | `fused/` | their fusions |
 //! | `one_launch/` | problems 85 and 79 of KernelBench in one launch each |
 //! | `copy_strided`, `copy_rows` | arrays with any strides, made dense; parts of rows |
@@ -51,6 +51,7 @@ pub mod pointwise;
 pub mod pool;
 pub mod prelu;
 pub mod reduction;
+pub mod reduction_nhwc;
 pub mod scale;
 pub mod softmax;
 pub mod upsample;

@@ -134,6 +134,10 @@ tests! {
     norms_of_channels_last_tensors_match:
         checks::norm_nhwc::matches::<f32>
             => checks::norm_nhwc::matches::<f16>, checks::norm_nhwc::matches::<bf16>;
+    reduction_nhwc_matches_for_any_number_of_pixels: checks::reduction_nhwc::matches::<f32>;
+    reduction_nhwc_matches_in_half_precision:
+        checks::reduction_nhwc::matches::<f16> => checks::reduction_nhwc::matches::<bf16>;
+    reduction_nhwc_averages_by_any_divisor: checks::reduction_nhwc::averages_by_any_divisor;
     upsample_matches_in_every_mode:
         checks::upsample::matches::<f32> => checks::upsample::matches::<f16>, checks::upsample::matches::<bf16>;
     row_reduction_averages_by_any_divisor: checks::row_reduction::averages_by_any_divisor;
@@ -261,7 +265,7 @@ tests! {
     far_elements_are_found_by_interleaving: checks::conv_transpose::far;
     far_elements_are_found_by_pools:
         checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::overlapping, checks::far_pools::nhwc, checks::far_pools::rows,
-        checks::far_pools::channels;
+        checks::far_pools::channels, checks::reduction_nhwc::far;
     far_elements_are_found_by_upsampling: checks::upsample::far;
     far_elements_are_found_by_series: checks::softmax::far, checks::layer_norm_rows::far;
     far_elements_are_found_by_norms:

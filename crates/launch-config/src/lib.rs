@@ -39,6 +39,7 @@ pub mod peak;
 pub mod pointwise;
 pub mod pool;
 pub mod reciprocal;
+pub mod reduction_nhwc;
 mod refusal;
 pub mod row_reduction;
 pub mod series;

@@ -311,6 +311,7 @@ impl<'a> Appending<'a> {
                 };
                 pointwise::append(program, pooled, &steps(&windows.functions))
             }
+            Plan::Pixels(steps) => steps.append(self.program, produced.value(), output),
             Plan::ReducedChannels(reduced) => self.reduce_channels(&produced, reduced),
             Plan::NormScale(map) => {
                 let (layer, norm) = &map.norm;

@@ -47,6 +47,8 @@ pub(super) enum Plan {
     Pool(Pool),
     /// Windows of a channels-last tensor, and functions.
     Windows(Windows),
+    /// A reduction of all pixels of each channel of a channels-last tensor.
+    Pixels(Steps),
     /// Scale, norm, clamp, the same scale and a reduction over the channels; the scale and the norm in front
     /// may be absent.
     ReducedChannels(ReducedChannels),
@@ -85,6 +87,7 @@ impl Plan {
             }
             Plan::Pool(_) => "scale, max_pool2d and clamp in one launch",
             Plan::Windows(_) => "windows of channels-last tensors in one launch, then functions",
+            Plan::Pixels(_) => "a reduction of the pixels of a channels-last tensor",
             Plan::ReducedChannels(reduced) if reduced.norm.is_some() => {
                 "scale, norm, clamp, scale and a reduction over the channels in one launch"
             }
@@ -306,6 +309,9 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     if let Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) = &form.reduce {
         return Series::of(region, form).map(Plan::Series);
     }
+    if let Some(steps) = pixels(region) {
+        return Ok(Plan::Pixels(steps));
+    }
     if region.layers.len() == 1 {
         // A list takes elements in any order.
         let is_list = form.norm.is_none() && form.reduce.is_none() && !form.list.is_empty();
@@ -330,6 +336,14 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
         Some(_) => Err(refusal),
         None => list(&form.list, refusal).map(Plan::List),
     }
+}
+
+/// The reduction of all pixels of each channel, if the region is one of a channels-last tensor.
+fn pixels(region: &Region<'_>) -> Option<Steps> {
+    let &[layer] = region.layers else { return None };
+    let step = &region.of.problem.steps[layer];
+    let steps = || Steps::of_channels_last(&step.problem, &step.input, region.of.dtype);
+    region.is_dense_nhwc().then(steps)?
 }
 
 /// The layer of the only factors, if any; several are refused.

@@ -272,6 +272,7 @@ impl Planning<'_> {
                 let len = output.iter().map(|&extent| extent as u64).product();
                 pointwise::plan(&mut self.plan, dtype, len, &steps::<()>(&windows.functions))
             }
+            Plan::Pixels(steps) => steps.plan(&mut self.plan),
             Plan::ReducedChannels(max) => {
                 let of = &max.reduction;
                 let Some((_, norm)) = &max.norm else {

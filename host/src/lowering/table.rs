@@ -334,7 +334,13 @@ pub(super) const TABLE: [Row; 9] = [
                 Plan::ChannelsLastNorm(_) => Layout::Nhwc,
                 _ => Layout::Nchw,
             };
-            Ok(Lowered::without_moments(Producer::Tensor, plan).in_layout(layout))
+            let reads = match plan {
+                // One pixel is in both layouts.
+                Plan::Pixels(_) => Layout::Nhwc,
+                _ => layout,
+            };
+            let lowered = Lowered::without_moments(Producer::Tensor, plan).in_layout(layout);
+            Ok(Lowered { reads, ..lowered })
         },
     },
     Row {

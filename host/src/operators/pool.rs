@@ -119,7 +119,8 @@ pub fn avg_pool3d(x: &Tensor, spec: &AvgPoolSpec<3>) -> Result<Tensor> {
 ///
 /// *Numerics*: sums in f32, in an order that depends on the extents of an image alone: runs of at most 32
 /// elements, then a binary tree. So the error grows with the logarithm of their number, and a sample's
-/// averages are the same bits in any batch. *NaN* gives NaN, and so do infinities of both signs.
+/// averages are the same bits in any batch. Channels-last images have other runs, whose order depends on the
+/// channels, too. *NaN* gives NaN, and so do infinities of both signs.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, extents that are

@@ -1,18 +1,22 @@
 //! Reductions over axes.
 //!
-//! A step reduces neighbouring values by the kernel for rows, or values apart by that for channels. Long
-//! rows, and axes with others between them, take several steps; what is between two of them is f32.
+//! A step reduces neighbouring values by the kernel for rows, or values apart by that for channels; pixels of
+//! channels-last tensors have one of their own. Long rows, many pixels, and axes with others between them
+//! take several steps; what is between two of them is f32.
 
 use cuda_std::Label;
 use kernels_gpu::channel_reduction::CHANNEL_REDUCTION;
 use kernels_gpu::reduction::ROW_REDUCTION;
+use kernels_gpu::reduction_nhwc::REDUCTION_NHWC;
 use launch_config::ElementType;
 use launch_config::channel_reduction::ChannelReductionGeometry;
+use launch_config::reduction_nhwc::{PixelOperation, ReductionNhwcGeometry};
 use launch_config::row_reduction::RowGeometry;
 
 use super::launching::{compute, single};
 use crate::device::{DType, Tensor};
 use crate::error::Result;
+use crate::graph::LayerProblem;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{Pass, ReductionOp, ReductionProblem, ReductionSpec};
 
@@ -23,8 +27,8 @@ use crate::spec::{Pass, ReductionOp, ReductionProblem, ReductionSpec};
 /// has any axes but the batch, and at least one value to reduce.
 ///
 /// *Numerics*: a result that is one of the values is exact. Any other is combined in f32, in an order that
-/// does not depend on the batch, and rounded once. Exponentials are those of distances from the largest
-/// value, so none overflows. A *NaN* among the values gives NaN.
+/// depends on the layout but not on the batch, and rounded once. Exponentials are those of distances from
+/// the largest value, so none overflows. A *NaN* among the values gives NaN.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec) for a rank below 2, nothing to reduce, or a `dim` that is empty, names
@@ -59,6 +63,7 @@ pub fn reduction(x: &Tensor, spec: &ReductionSpec) -> Result<Tensor> {
 enum Step {
     Rows(RowGeometry),
     Channels(ChannelReductionGeometry),
+    Pixels(ReductionNhwcGeometry),
 }
 
 /// The launches of a reduction, one after the other.
@@ -106,6 +111,57 @@ impl Steps {
         Self::with_results(steps, ReductionOp::Mean, divisor, dtype)
     }
 
+    /// The steps that make of the pixels of each channel one value, of a channels-last tensor of this shape
+    /// and of `dtype`, if there are kernels. The sum of a mean is divided by `divisor`.
+    fn of_pixels(
+        shape: &[usize],
+        operation: ReductionOp,
+        divisor: f32,
+        dtype: DType,
+    ) -> Option<Self> {
+        let of_pixels = match operation {
+            ReductionOp::Max => PixelOperation::Max,
+            ReductionOp::Min => PixelOperation::Min,
+            ReductionOp::Sum | ReductionOp::Mean => PixelOperation::Sum,
+            _ => return None,
+        };
+        let [samples, channels, ref spatial @ ..] = *shape else {
+            return None;
+        };
+        let channels = u32::try_from(channels).ok()?;
+        let mut pixels = spatial.iter().product::<usize>() as u64;
+        let mut steps = Vec::new();
+        loop {
+            let step = ReductionNhwcGeometry::new(of_pixels, samples as u64, channels, pixels);
+            let step = step.ok()?;
+            steps.push(Step::Pixels(step));
+            if step.parts == 1 {
+                return Some(Self::with_results(steps, operation, divisor, dtype));
+            }
+            pixels = step.parts.into();
+        }
+    }
+
+    /// The steps of a layer that reduces all pixels of each channel, of a channels-last tensor, if there are
+    /// kernels.
+    pub(crate) fn of_channels_last(
+        problem: &LayerProblem,
+        input: &[usize],
+        dtype: DType,
+    ) -> Option<Self> {
+        let (operation, divisor) = match problem {
+            LayerProblem::Reduction(of) if of.axes().eq(2..input.len()) => {
+                (of.operation, of.count as f64)
+            }
+            LayerProblem::AvgPool2d(of) => (ReductionOp::Mean, of.pool.of_whole_planes()?),
+            LayerProblem::AvgPool3d(of) => (ReductionOp::Mean, of.pool.of_whole_planes()?),
+            LayerProblem::AdaptiveAvgPool2d(of) => (ReductionOp::Mean, of.pool.of_whole_planes()?),
+            LayerProblem::AdaptiveAvgPool3d(of) => (ReductionOp::Mean, of.pool.of_whole_planes()?),
+            _ => return None,
+        };
+        Self::of_pixels(input, operation, divisor as f32, dtype)
+    }
+
     /// The steps with the divisor of a mean, and with the element types of their results.
     fn with_results(
         mut steps: Vec<Step>,
@@ -123,6 +179,12 @@ impl Steps {
             match step {
                 Step::Rows(rows) => (rows.divisor, rows.output) = (divisor, output),
                 Step::Channels(channels) => *channels = channels.with_results(divisor, output),
+                Step::Pixels(pixels) => {
+                    if at == last && operation == ReductionOp::Mean {
+                        pixels.divisor = divisor;
+                    }
+                    pixels.output = output;
+                }
             }
         }
         Self {
@@ -147,6 +209,9 @@ impl Steps {
                 Step::Channels(channels) => {
                     plan.launch(&CHANNEL_REDUCTION, &labels, channels.shape())?;
                 }
+                Step::Pixels(pixels) => {
+                    plan.launch(&REDUCTION_NHWC, &labels[1..], pixels.shape())?;
+                }
             }
         }
         Ok(())
@@ -167,6 +232,7 @@ impl Steps {
                 let results = match step {
                     Step::Rows(rows) => rows.results(),
                     Step::Channels(channels) => channels.n * channels.spatial,
+                    Step::Pixels(pixels) => pixels.results(),
                 };
                 let results = usize::try_from(results).unwrap_or(usize::MAX);
                 program.tensor(&[results], DType::F32)?
@@ -178,6 +244,7 @@ impl Steps {
                     Step::Channels(channels) => {
                         compute(program, &CHANNEL_REDUCTION, y, (x, y, channels))
                     }
+                    Step::Pixels(pixels) => compute(program, &REDUCTION_NHWC, y, (x, y, pixels)),
                 }
             };
         }

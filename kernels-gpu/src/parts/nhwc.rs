@@ -166,7 +166,16 @@ impl<T: Storage> InputRow<T> {
     /// It is less than `self.columns`.
     #[inline(always)]
     pub(crate) unsafe fn load(&self, w: u32) -> Vector {
-        T::to_f32_vector(self.values.load_vec_readonly((w * self.channels) as usize))
+        T::to_f32_vector(self.load_vec(w))
+    }
+
+    /// The same as they are stored.
+    ///
+    /// # Safety
+    /// As for [`Self::load`].
+    #[inline(always)]
+    pub(crate) unsafe fn load_vec(&self, w: u32) -> [T; VECTOR_ELEMENTS] {
+        self.values.load_vec_readonly((w * self.channels) as usize)
     }
 
     /// The same, or `outside` for a column of the padding. In front of the input columns have wrapped.

@@ -3,33 +3,111 @@
 //! # Idea
 //! Lanes are neighbouring vectors of four channels first, then neighbouring runs of four outputs of a row, so
 //! a warp's loads and stores are whole sectors. A thread decides once a row of its windows whether the row is
-//! in the input, and has the four loads of a tap in flight. Elements that windows share hit L1.
+//! in the input. Elements that the windows of several threads share hit L1.
+//!
+//! **Averages** have the four loads of a tap in flight, and are summed in the order of [`fn@super::pool`],
+//! with a sum for the row, the slice and the window:
 //!
 //! ```text
 //! for each run of the thread:
-//!     result[0..4] = none                                      # -inf, or 0
+//!     sum[0..4] = 0
 //!     for each slice t and row r of the window:
 //!         for each column s:
-//!             value[o] = x[slice + t][row + r][column + stride * o + s], or none in the padding
-//!             of_row[o] = of_row[o] and value[o]
-//!     y = result, or result / divisor
+//!             value[o] = x[slice + t][row + r][column + stride * o + s], or 0 in the padding
+//!             of_row[o] = of_row[o] + value[o]
+//!     y = sum / divisor
 //! ```
 //!
-//! Averages are summed in the order of [`fn@super::pool`], with a sum for the row, the slice and the window.
-//! Maxima need one value for all three, since their order changes no bit. The results have the bits of the
-//! kernels for dense tensors.
+//! **Maxima** are taken of stored values, two of 16 bits at a time; their order changes no bit. Of windows of
+//! two columns side by side, or of three with a stride of one or two, a thread loads each column of a row
+//! once, all of them at a time: nine, where four windows of three columns have twelve. It needs no values for
+//! the padding there, since the nearest column of the input is in each window that reaches beyond it.
+//!
+//! The results have the bits of the kernels for dense tensors.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel};
+use cuda_std::{Storage, bf16, f16, kernel, math, packed};
 use launch_config::VECTOR_ELEMENTS;
 use launch_config::nhwc::MAX_BLOCK_THREADS;
 use launch_config::pool::{
     NHWC_MAXIMUM_MIN_BLOCKS, NHWC_MIN_BLOCKS, NhwcWindowGeometry, OUTPUTS_PER_THREAD,
+    WindowGeometry,
 };
 
-use super::{Reduction, divisor};
+use super::divisor;
 use crate::parts::nhwc::{BlockPlace, InputRow, Run, Vector};
 use crate::parts::unroll::unroll;
+
+/// The values of a vector in words, two of 16 bits in each: the first ones of these.
+type Words = [u32; VECTOR_ELEMENTS];
+
+/// Storage of which words are compared.
+pub(crate) trait Packed: Storage {
+    /// The words of a vector.
+    const WORDS: usize;
+
+    /// A word of negative infinities.
+    const NONE: u32;
+
+    /// The larger of each value of a word; NaN if either is.
+    fn larger_word(a: u32, b: u32) -> u32;
+
+    /// The words of a vector.
+    fn pack(vector: [Self; VECTOR_ELEMENTS]) -> Words;
+
+    /// The vector of words.
+    fn unpack(words: Words) -> [Self; VECTOR_ELEMENTS];
+}
+
+impl Packed for f32 {
+    const WORDS: usize = 4;
+    const NONE: u32 = f32::NEG_INFINITY.to_bits();
+
+    #[inline(always)]
+    fn larger_word(a: u32, b: u32) -> u32 {
+        math::max_nan(f32::from_bits(a), f32::from_bits(b)).to_bits()
+    }
+
+    #[inline(always)]
+    fn pack(vector: [Self; VECTOR_ELEMENTS]) -> Words {
+        vector.map(f32::to_bits)
+    }
+
+    #[inline(always)]
+    fn unpack(words: Words) -> [Self; VECTOR_ELEMENTS] {
+        words.map(f32::from_bits)
+    }
+}
+
+macro_rules! of_16_bits {
+    ($($T:ty: $larger:path;)*) => {$(
+        impl Packed for $T {
+            const WORDS: usize = 2;
+            const NONE: u32 = <$T>::NEG_INFINITY.to_bits() as u32 * 0x1_0001;
+
+            #[inline(always)]
+            fn larger_word(a: u32, b: u32) -> u32 {
+                $larger(a, b)
+            }
+
+            #[inline(always)]
+            fn pack(vector: [Self; VECTOR_ELEMENTS]) -> Words {
+                let [a, b, c, d] = vector.map(|value| u32::from(value.to_bits()));
+                [a | b << 16, c | d << 16, 0, 0]
+            }
+
+            #[inline(always)]
+            fn unpack([low, high, ..]: Words) -> [Self; VECTOR_ELEMENTS] {
+                [low, low >> 16, high, high >> 16].map(|word| Self::from_bits(word as u16))
+            }
+        }
+    )*};
+}
+
+of_16_bits! {
+    f16: packed::max_nan_f16x2;
+    bf16: packed::max_nan_bf16x2;
+}
 
 /// A block takes the maxima of runs of windows of one sample, for some channels.
 ///
@@ -41,9 +119,125 @@ use crate::parts::unroll::unroll;
 ///
 /// # Safety
 /// As for [`fn@super::pool`], but that `x` and `y` are channels last and start on 16 bytes; `g` is of maxima.
+/// Padding is at most half of a window, and no window starts behind the input.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = NHWC_MAXIMUM_MIN_BLOCKS)]
-pub unsafe fn max_pool_nhwc<T: Storage>(x: *const T, y: *mut T, g: &NhwcWindowGeometry) {
-    reduce_runs(x, y, g, Reduction { is_maximum: true });
+pub unsafe fn max_pool_nhwc<T: Packed>(x: *const T, y: *mut T, g: &NhwcWindowGeometry) {
+    let (blocks, g) = (&g.blocks, &g.windows);
+    let Some(place) = BlockPlace::of(blocks).of_thread(blocks) else {
+        return;
+    };
+    let x = Global::new(x, (g.planes * g.plane_elements()) as usize);
+    let y = GlobalMut::new(y, (g.planes * g.plane_outputs()) as usize);
+    // With gaps a window may lie in the padding alone.
+    let columns = if g.dilation[2] == 1 { g.kernel[2] } else { 0 };
+    let mut number = place.first_run;
+    while number < place.end {
+        let run = Run::of(blocks, number, &g.output, &g.stride, &g.padding);
+        let [d, h, first] = run.input;
+        let mut results = [[T::NONE; VECTOR_ELEMENTS]; OUTPUTS_PER_THREAD];
+        let mut t = 0;
+        while t < g.kernel[0] {
+            let d = d.wrapping_add(t * g.dilation[0]);
+            let mut r = 0;
+            while r < g.kernel[1] {
+                let h = h.wrapping_add(r * g.dilation[1]);
+                let row = InputRow::of(x, blocks.channels, &place, &g.input, [d, h]);
+                if row.columns > 0 {
+                    results = match (columns, g.stride[2]) {
+                        (3, 2) => with_columns::<T, 3, 2>(results, &row, first),
+                        (3, 1) => with_columns::<T, 3, 1>(results, &row, first),
+                        (2, 2) => with_columns::<T, 2, 2>(results, &row, first),
+                        _ => with_taps(results, &row, first, g),
+                    };
+                }
+                r += 1;
+            }
+            t += 1;
+        }
+
+        let [z, p, q] = run.output;
+        let (rows, row) = (g.output[0] * g.output[1], z * g.output[1] + p);
+        let [start, len] = place.of_row(blocks.channels, rows, row, g.output[2]);
+        let y = y.slice(start, len);
+        unroll!(4, |o| {
+            if (o as u32) < run.len {
+                let at = (q + o as u32) * blocks.channels;
+                y.store_vec(at as usize, T::unpack(results[o]));
+            }
+        });
+        number += blocks.round_runs;
+    }
+}
+
+/// The maxima of a thread's windows, also of those that its run does not have.
+type Maxima = [Words; OUTPUTS_PER_THREAD];
+
+/// The larger of each value of two vectors.
+#[inline(always)]
+fn larger<T: Packed>(mut a: Words, b: Words) -> Words {
+    unroll!(4, |word| {
+        if word < T::WORDS {
+            a[word] = T::larger_word(a[word], b[word]);
+        }
+    });
+    a
+}
+
+/// `maxima` and those of a row, of windows of `COLUMNS` columns from column `first` on, `STRIDE` apart.
+///
+/// # Safety
+/// The row has columns. Each window has one that is not in the padding.
+#[inline(always)]
+unsafe fn with_columns<T: Packed, const COLUMNS: usize, const STRIDE: usize>(
+    mut maxima: Maxima,
+    row: &InputRow<T>,
+    first: u32,
+) -> Maxima {
+    let mut columns = [[T::NONE; VECTOR_ELEMENTS]; 9];
+    unroll!(9, |i| {
+        if i < (OUTPUTS_PER_THREAD - 1) * STRIDE + COLUMNS {
+            // Columns are less than 2^31, and below zero in front of the input.
+            let w = (first.wrapping_add(i as u32) as i32).max(0) as u32;
+            columns[i] = T::pack(row.load_vec(w.min(row.columns - 1)));
+        }
+    });
+    unroll!(4, |o| {
+        unroll!(3, |s| {
+            if s < COLUMNS {
+                maxima[o] = larger::<T>(maxima[o], columns[o * STRIDE + s]);
+            }
+        });
+    });
+    maxima
+}
+
+/// The same for windows of any columns, a column of each window at a time.
+///
+/// # Safety
+/// The row has columns, and `g` is of maxima.
+#[inline(always)]
+unsafe fn with_taps<T: Packed>(
+    mut maxima: Maxima,
+    row: &InputRow<T>,
+    first: u32,
+    g: &WindowGeometry,
+) -> Maxima {
+    let (mut w, mut s) = (first, 0);
+    while s < g.kernel[2] {
+        let mut values = [[T::NONE; VECTOR_ELEMENTS]; OUTPUTS_PER_THREAD];
+        unroll!(4, |o| {
+            let w = w.wrapping_add((o as u32).wrapping_mul(g.stride[2]));
+            if w < row.columns {
+                values[o] = T::pack(row.load_vec(w));
+            }
+        });
+        unroll!(4, |o| {
+            maxima[o] = larger::<T>(maxima[o], values[o]);
+        });
+        w = w.wrapping_add(g.dilation[2]);
+        s += 1;
+    }
+    maxima
 }
 
 /// The same for averages.
@@ -54,78 +248,50 @@ pub unsafe fn max_pool_nhwc<T: Storage>(x: *const T, y: *mut T, g: &NhwcWindowGe
 /// As for [`fn@max_pool_nhwc`]; `g` is of averages.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = NHWC_MIN_BLOCKS)]
 pub unsafe fn avg_pool_nhwc<T: Storage>(x: *const T, y: *mut T, g: &NhwcWindowGeometry) {
-    reduce_runs(x, y, g, Reduction { is_maximum: false });
-}
-
-/// Reduces the windows of a thread's runs.
-///
-/// # Safety
-/// As for the kernels.
-#[inline(always)]
-unsafe fn reduce_runs<T: Storage>(
-    x: *const T,
-    y: *mut T,
-    g: &NhwcWindowGeometry,
-    reduction: Reduction,
-) {
     let (blocks, g) = (&g.blocks, &g.windows);
     let Some(place) = BlockPlace::of(blocks).of_thread(blocks) else {
         return;
     };
     let x = Global::new(x, (g.planes * g.plane_elements()) as usize);
     let y = GlobalMut::new(y, (g.planes * g.plane_outputs()) as usize);
-    let none = [reduction.none(); VECTOR_ELEMENTS];
-    let and = |mut a: Vector, b: Vector| {
-        unroll!(4, |c| {
-            a[c] = reduction.and(a[c], b[c]);
+    let none = [[0.0; VECTOR_ELEMENTS]; OUTPUTS_PER_THREAD];
+    let and = |mut a: [Vector; OUTPUTS_PER_THREAD], b: [Vector; OUTPUTS_PER_THREAD]| {
+        unroll!(4, |o| {
+            unroll!(4, |c| {
+                a[o][c] += b[o][c];
+            });
         });
         a
-    };
-    // A maximum needs no level of its own for rows and slices.
-    let level = |outer: [Vector; OUTPUTS_PER_THREAD]| match reduction.is_maximum {
-        true => outer,
-        false => [none; OUTPUTS_PER_THREAD],
-    };
-    let leave = |mut outer: [Vector; OUTPUTS_PER_THREAD], inner: [Vector; OUTPUTS_PER_THREAD]| {
-        if reduction.is_maximum {
-            return inner;
-        }
-        unroll!(4, |o| {
-            outer[o] = and(outer[o], inner[o]);
-        });
-        outer
     };
     let mut number = place.first_run;
     while number < place.end {
         let run = Run::of(blocks, number, &g.output, &g.stride, &g.padding);
         let [d, h, first] = run.input;
-        let mut results = [none; OUTPUTS_PER_THREAD];
+        let mut sums = none;
         let mut t = 0;
         while t < g.kernel[0] {
             let d = d.wrapping_add(t * g.dilation[0]);
-            let mut of_slice = level(results);
+            let mut of_slice = none;
             let mut r = 0;
             while r < g.kernel[1] {
                 let h = h.wrapping_add(r * g.dilation[1]);
                 let row = InputRow::of(x, blocks.channels, &place, &g.input, [d, h]);
-                let mut of_row = level(of_slice);
+                let mut of_row = none;
                 let (mut w, mut s) = (first, 0);
                 while s < g.kernel[2] {
-                    let mut values = [none; OUTPUTS_PER_THREAD];
+                    let mut values = none;
                     unroll!(4, |o| {
                         let w = w.wrapping_add((o as u32).wrapping_mul(g.stride[2]));
-                        values[o] = row.load_or(w, reduction.none());
+                        values[o] = row.load_or(w, 0.0);
                     });
-                    unroll!(4, |o| {
-                        of_row[o] = and(of_row[o], values[o]);
-                    });
+                    of_row = and(of_row, values);
                     w = w.wrapping_add(g.dilation[2]);
                     s += 1;
                 }
-                of_slice = leave(of_slice, of_row);
+                of_slice = and(of_slice, of_row);
                 r += 1;
             }
-            results = leave(results, of_slice);
+            sums = and(sums, of_slice);
             t += 1;
         }
 
@@ -135,17 +301,14 @@ unsafe fn reduce_runs<T: Storage>(
         let y = y.slice(start, len);
         let mut o = 0;
         while o < run.len {
-            let mut result = results[0];
-            unroll!(4, |c| {
-                result[c] = reduction.result(result[c], || divisor(g, [z, p, q + o]));
-            });
-            y.store_vec(
-                ((q + o) * blocks.channels) as usize,
-                T::from_f32_vector(result),
-            );
-            results = [results[1], results[2], results[3], results[0]];
+            let divisor = divisor(g, [z, p, q + o]);
+            let average = sums[0].map(|sum| sum / divisor);
+            let at = (q + o) * blocks.channels;
+            y.store_vec(at as usize, T::from_f32_vector(average));
+            sums = [sums[1], sums[2], sums[3], sums[0]];
             o += 1;
         }
         number += blocks.round_runs;
     }
 }
+const _: () = assert!(VECTOR_ELEMENTS == 4 && OUTPUTS_PER_THREAD == 4);

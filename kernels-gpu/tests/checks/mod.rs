@@ -59,6 +59,7 @@ pub(crate) mod one_launch_corners;
 pub(crate) mod one_launch_nan;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
+pub(crate) mod reduction_nhwc;
 pub(crate) mod row_reduction;
 mod rows;
 pub(crate) mod softmax;

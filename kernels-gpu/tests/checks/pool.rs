@@ -149,8 +149,8 @@ fn overlapping<T: Storage>(
     Ok(())
 }
 
-/// Wants the bits of `wanted` of channels-last tensors, if they have whole vectors of channels. Blocks take
-/// one and two rounds.
+/// Wants the numbers of `wanted` of channels-last tensors, if they have whole vectors of channels. Blocks
+/// take one and two rounds.
 pub(super) fn nhwc<T: Storage>(
     run: &Run,
     what: &str,
@@ -175,7 +175,7 @@ pub(super) fn nhwc<T: Storage>(
             false => &AVG_POOL_NHWC,
         };
         run.launch(family, &[label::<T>()], g.shape(), arguments)?;
-        same_bits(&format!("{what}, channels last"), &y, &wanted)?;
+        same_numbers(&format!("{what}, channels last"), &y, &wanted)?;
     }
     Ok(())
 }
