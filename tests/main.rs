@@ -26,6 +26,7 @@ mod channels_last_norms;
 mod conv;
 mod devices;
 mod explanations;
+mod few_filters;
 mod first_layers;
 mod fused;
 mod graphs;
@@ -72,6 +73,7 @@ fn main() {
         conv::trials(),
         devices::trials(),
         explanations::trials(),
+        few_filters::trials(),
         first_layers::trials(),
         fused::trials(),
         graphs::trials(),
