@@ -25,6 +25,9 @@ pub const BLOCK_THREADS: u32 = 256;
 /// Blocks that a multiprocessor should hold.
 pub const MIN_BLOCKS: u32 = 4;
 
+/// The same where the layout is NHWC: two items of eight values and a list take 112 registers.
+pub const NHWC_MIN_BLOCKS: u32 = 2;
+
 /// The largest stride and the largest dilation: products of two are indexed with 31 bits.
 pub const MAX_STEP: usize = (1 << 15) - 1;
 

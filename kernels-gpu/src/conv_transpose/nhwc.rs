@@ -14,7 +14,7 @@ use core::mem::transmute_copy;
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
 use launch_config::VECTOR_ELEMENTS;
-use launch_config::conv_transpose::{BLOCK_THREADS, InterleaveGeometry, MIN_BLOCKS};
+use launch_config::conv_transpose::{BLOCK_THREADS, InterleaveGeometry, NHWC_MIN_BLOCKS};
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::pointwise::OperandList;
 
@@ -39,7 +39,7 @@ type Item<T> = [[T; VECTOR_ELEMENTS]; 2];
 /// # Safety
 /// As for [`fn@super::conv_transpose_interleave`], with results, `residual` and `y` channels last, which
 /// start on 16 bytes.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = NHWC_MIN_BLOCKS)]
 pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
     result_0: *const T,
     result_1: *const T,
