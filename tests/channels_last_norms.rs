@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         &[
             ("are_those_of_dense_tensors_without_a_copy", blocks),
             ("follow_convolutions_of_few_filters", narrow),
+            ("follow_first_convolutions_of_one_channel", first),
             ("stay_dense_where_there_is_no_kernel", refused),
         ],
     )
@@ -132,6 +133,38 @@ fn narrow(backend: Backend) -> Outcome {
             launches.all(|of| !of.kernel.contains("copy")),
             "{explained}"
         );
+    }
+    Ok(())
+}
+
+/// An input of one channel lies in both layouts. The option tells of which it is.
+fn first(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let conv = Layer::from(Layer::conv3d("conv", 32, 3).padding(1));
+    let norm = Layer::from(Layer::instance_norm("norm").affine(true));
+    let chain = Chain::new(1, [conv, norm, Layer::leaky_relu(0.1)])?;
+    let parameters = Parameters::init(&chain, 3)?;
+    let values = data::signed(1, &[2, 1, 5, 9, 14][..]);
+    for dtype in [DType::F16, DType::BF16, DType::F32] {
+        let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
+        let x = Tensor::from_f32_array(&stream, &values, dtype)?;
+        let dense = Options::default();
+        let last = Options::default().output_layout(Layout::Nhwc);
+        let wanted = model.forward_with(&x, &dense)?;
+        let y = model.forward_with(&x, &last)?;
+        let is_nhwc = [&wanted, &y].map(|of| of.strides()[1] == 1);
+        assert_eq!(is_nhwc, [false, true], "{dtype}");
+        let close = (dtype, Precision::default());
+        are_close(&bits_of(&y)?, &bits_of(&wanted)?, close);
+        let explained = model.plan_for(&stream, &x, &last)?.explain()?;
+        let arch = stream.device().properties().arch;
+        if arch.has_warpgroup_mma() && dtype != DType::F32 {
+            let kernels = explained.regions.iter().map(|of| of.kernels);
+            assert!(kernels.eq(["gemm", "tensor"]), "{explained}");
+            let mut launches = explained.launches.iter();
+            let is_copy = |kernel: &str| kernel.contains("copy") || kernel.contains("reformat");
+            assert!(launches.all(|of| !is_copy(of.kernel)), "{explained}");
+        }
     }
     Ok(())
 }

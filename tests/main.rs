@@ -27,6 +27,7 @@ mod channels_last_reductions;
 mod conv;
 mod devices;
 mod explanations;
+mod few_filters;
 mod first_layers;
 mod fused;
 mod graphs;
@@ -73,6 +74,7 @@ fn main() {
         conv::trials(),
         devices::trials(),
         explanations::trials(),
+        few_filters::trials(),
         first_layers::trials(),
         fused::trials(),
         graphs::trials(),

@@ -73,4 +73,32 @@ bugs! {
             "_ => with_taps(«results», &row, first, g)," => "[[T::NONE; VECTOR_ELEMENTS]; OUTPUTS_PER_THREAD]";
         windows_with_gaps_have_none, pool::windows::<f32>,
             "let columns = «if g.dilation[2] == 1 { g.kernel[2] } else { 0 }»;" => "g.kernel[2]";
+    "conv_transpose/nhwc.rs":
+        vectors_of_channels_have_one_gain, conv_transpose_epilogue::matches::<f32>,
+            "let of_channel = epilogue.of_channel(«k + of_item»);" => "k";
+        interleaving_in_nhwc_takes_rows_beyond_the_last_of_a_phase, conv_transpose::matches::<f32>,
+            "is_there && «at_row < phase.extents[0]» &&" => "at_row <= phase.extents[0]";
+        interleaving_in_nhwc_takes_columns_beyond_the_last_of_a_phase, conv_transpose::matches::<f32>,
+            "&& «at < phase.extents[1]» {" => "at <= phase.extents[1]";
+        interleaving_in_nhwc_does_not_follow_a_phase_along_rows, conv_transpose::matches::<f32>,
+            "at_row = at_row.wrapping_add(«rows.position_step»);" => "rows.step";
+        outputs_without_taps_have_the_bias_of_the_first_channel_in_nhwc, conv_transpose::matches::<f32>,
+            "results.bias(g, «k + of_item»);" => "of_item";
+        lists_leave_vectors_as_they_were_turned, conv_transpose_epilogue::matches::<f32>,
+            "else if «channels == VECTOR_ELEMENTS as u32» {\n                [[b, c, d, a]" => "false";
+        groups_of_nhwc_results_have_the_phases_of_the_first, conv_transpose::matches::<f32>,
+            "(«u64::from(group) * phases» + u64::from(phase))" => "u64::from(group)";
+    "conv/nhwc.rs":
+        few_filters_are_those_of_dense_ones, conv_nhwc::matches::<f16>,
+            "channel * of_channel + «tap * of_tap»;" => "tap";
+        few_filters_are_multiplied_before_they_are_there, conv_nhwc::matches::<f16>,
+            "staged);\n    «thread::sync_threads();»" => "";
+        pixels_of_few_filters_are_of_the_first_sample, conv_nhwc::matches::<f16>,
+            "samples[i] = «sample as usize * of_sample»;" => "0";
+        few_filters_take_padding_for_input, conv_nhwc::matches::<f16>,
+            "if «inside[i]» {" => "true";
+        taps_of_few_filters_are_those_of_the_first_row, conv_nhwc::matches::<f16>,
+            "let tap = («row * conv.s» + s) * conv.group_c;" => "0";
+        pixels_behind_the_last_are_written, conv_nhwc::matches::<f16>,
+            "if «pixel(i) < g.pixels()» {" => "true";
 }

@@ -179,7 +179,7 @@ impl<T: Storage> Slice<T> {
         let elements = (of_z.extent * of_p.extent * of_q.extent) as u64;
         // Planes of a group are those of its phases one after the other.
         let phase = (z.phase * of_p.count + p.phase) * of_q.count + q.phase;
-        let plane = (group * phases + phase as u64) * g.group_k.divisor as u64 + k as u64;
+        let plane = (group * phases + phase as u64) * u64::from(g.group_k) + k as u64;
         let len = g.n * g.channels as u64 * phases * elements;
         Self {
             class: Global::new(if q.side == 0 { left } else { right }, len as usize),
@@ -260,7 +260,7 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
     }
     let (plane, z) = div_rem_u64(number, g.slices as u64);
     let (_, channel) = div_rem_u64(plane, g.channels as u64);
-    let (group, k) = div_rem_u64(plane, g.group_k.divisor as u64);
+    let (group, k) = div_rem_u64(plane, u64::from(g.group_k));
     let of_slice = (group, k as u32, position(&g.axes[0], z as u32));
     let bias = results.bias(g, channel as u32);
     let of_channel = epilogue.of_channel(channel as u32);

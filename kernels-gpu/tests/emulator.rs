@@ -131,6 +131,8 @@ tests! {
         checks::softmax::lists::<f32> => checks::softmax::lists::<f16>, checks::softmax::lists::<bf16>;
     gate_multiplies_channels_of_samples:
         checks::gate::matches::<f32> => checks::gate::matches::<f16>, checks::gate::matches::<bf16>;
+    conv_of_channels_last_tensors_with_few_filters_matches:
+        checks::conv_nhwc::matches::<f16> => checks::conv_nhwc::matches::<bf16>;
     norms_of_channels_last_tensors_match:
         checks::norm_nhwc::matches::<f32>
             => checks::norm_nhwc::matches::<f16>, checks::norm_nhwc::matches::<bf16>;

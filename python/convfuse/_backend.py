@@ -100,6 +100,8 @@ class Program:
     entries: list[Entry]
     options: Options
     fast: bool
+    is_moved: bool = False
+    """Whether values may lie in memory otherwise than PyTorch's, even without regions."""
     left: frozenset[Any] = frozenset()
     """The keys of regions that an estimate leaves to PyTorch."""
     run: Callable[..., Any] = field(init=False)
@@ -108,9 +110,10 @@ class Program:
     @classmethod
     def of(cls, graph_module: fx.GraphModule, options: Options) -> Program:
         """The program of a graph of ATen operators."""
-        tidy(graph_module.graph)
+        is_moved = tidy(graph_module.graph)
         regions, entries = find(graph_module.graph, options.cpu)
-        return cls(graph_module, regions, entries, options, _fast(regions, options.precision))
+        fast = _fast(regions, options.precision)
+        return cls(graph_module, regions, entries, options, fast, is_moved)
 
     def estimate(self) -> None:
         """Leaves to PyTorch what is estimated to be faster by its own operators."""
@@ -134,7 +137,7 @@ class Program:
         nodes: dict[fx.Node, fx.Node] = {}
         copied = _copied(self.graph_module, nodes)
         kept = [one.moved(nodes) for one in self.regions if one.key not in refused]
-        put(copied.graph, kept, self.fast, self.options.batch_invariant)
+        put(copied.graph, kept, self.fast, self.options.batch_invariant, self.is_moved)
         copied.recompile()
         return copied
 

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from ._chain import SOFTMAX, parsed, reduced_dims
-from ._regions import Region, is_norm
+from ._regions import Region, channels_last, is_norm
 from ._report import Times
 from .ops import operator_of
 
@@ -242,6 +242,7 @@ def _ways(
     read = [*region.inputs, *region.parameters]
     read += [one for node in region.nodes for one in node.all_input_nodes]
     given = {one: drawn(one) for one in dict.fromkeys(read) if one not in region.nodes}
+    given |= {one: channels_last(given[one]) for one in region.inputs_last}
     inputs = [given[one] for one in region.inputs]
     parameters = [given[one] for one in region.parameters]
     fast = is_fast and region.is_float32_product

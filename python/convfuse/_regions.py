@@ -8,9 +8,10 @@ its input, so that nothing is rounded that PyTorch would not round.
 
 from __future__ import annotations
 
+import math
 import pathlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
@@ -24,7 +25,7 @@ from ._report import Entry
 from ._table import FIRST, POINTWISE, ROWS, Path, Refused, gate, is_copy, operand, readers, same, value
 from .ops import RUN, RUN_RENEWING, operator_of
 
-__all__ = ["Region", "find", "is_norm", "put", "tidy", "where"]
+__all__ = ["Region", "channels_last", "find", "is_norm", "put", "tidy", "where"]
 
 aten = torch.ops.aten
 
@@ -44,6 +45,9 @@ def is_norm(operator: str, attributes: dict[str, Any]) -> bool:
         return attributes.get("training", False) or not attributes.get("track_running_stats", True)
     return operator in ("group_norm", "instance_norm", "layer_norm")
 
+
+# What reads values in any order of elements, and gives none of them as they are.
+_WRITE_ANEW = (aten.cat.default, aten.convolution.default)
 
 # Of calls in graphs, whose names are part of the keys of inductor's cache on disk, which knows neither the fake implementation nor the
 # order in which inputs are kept.
@@ -78,6 +82,8 @@ class Region:
     entry: Entry
     is_last: bool = False
     """Whether the value is to be channels-last whatever the input is."""
+    inputs_last: frozenset[fx.Node] = frozenset()
+    """Inputs that are channels-last where all regions are the operator's."""
 
     @property
     def is_float32_product(self) -> bool:
@@ -106,9 +112,9 @@ class Region:
         return replace(self, inputs=inputs, parameters=parameters, nodes=own, renewed=renewed)
 
 
-def tidy(graph: fx.Graph) -> None:
-    """Takes out views, conversions and copies that change nothing, and all but one of those that do the same, so that paths are not cut by
-    them."""
+def tidy(graph: fx.Graph) -> bool:
+    """Takes out views, conversions, copies and paddings that change nothing, and all but one of those that do the same, so that paths are
+    not cut by them. Gives whether values may lie in memory otherwise than before."""
     seen: dict[tuple[Any, ...], fx.Node] = {}
     for node in list(graph.nodes):
         if node.op != "call_function":
@@ -128,11 +134,25 @@ def tidy(graph: fx.Graph) -> None:
             known = seen.setdefault(key, node)
             if known is not node:
                 node.replace_all_uses_with(known)
+    is_moved = False
     for node in reversed(graph.nodes):
-        if node.op == "call_function" and is_copy(node):
+        if node.op != "call_function":
+            continue
+        is_padding = _pads_nothing(node)
+        if is_padding or is_copy(node):
+            is_moved |= is_padding
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
     graph.eliminate_dead_code()
+    return is_moved
+
+
+def _pads_nothing(node: fx.Node) -> bool:
+    """Whether a node pads by nothing what convolutions and concatenations alone read. Some networks pad in case that extents are odd, and
+    PyTorch's result is dense in any case."""
+    if node.target not in _PADS or any(one.target not in _WRITE_ANEW for one in node.users):
+        return False
+    return all(type(one) is int and one == 0 for one in node.args[1])
 
 
 def where(node: fx.Node) -> str:
@@ -317,7 +337,25 @@ def find(graph: fx.Graph, cpu: bool) -> tuple[list[Region], list[Entry]]:
         is_of_one = one.operators[0].startswith("conv") and same(value(one.inputs[0]).shape[1:2], [1])
         one.is_last = one.has_weights_last or are_last and is_of_one
         one.is_dense = one.is_dense and not one.is_last
+    last = _written_last(graph, {one.nodes[-1]: one for one in regions})
+    for one in regions:
+        one.inputs_last = frozenset(one.inputs) & last
     return regions, entries
+
+
+def _written_last(graph: fx.Graph, regions: dict[fx.Node, Region]) -> set[fx.Node]:
+    """Values that are channels-last, where these regions' are as the operator gives them."""
+    last: set[fx.Node] = set()
+    for node in graph.nodes:
+        region = regions.get(node)
+        if region is None:
+            is_last = _is_written_last(node, last)
+        else:
+            first = node.args[0][0] if node.target in (RUN, RUN_RENEWING) else region.inputs[0]
+            is_last = region.is_last or first in last
+        if is_last:
+            last.add(node)
+    return last
 
 
 def _begins(node: fx.Node) -> bool:
@@ -343,17 +381,60 @@ def is_channels_last(known: torch.Tensor) -> bool:
     return same(known.stride(), strides)
 
 
-def _kept(node: fx.Node) -> torch.Tensor | None:
-    """What is known of an input whose order of elements inductor is to keep: one that is channels-last in PyTorch, and is no value of
-    the operator, which has an order of its own. Else none: inductor would write a value of its own kernels densely."""
+def _is_written_last(node: fx.Node, last: Collection[fx.Node]) -> bool:
+    """Whether a value that is none of the operator's is channels-last: if PyTorch's is, or if it is made of single values most of which
+    are of one that is among these."""
     known = node.meta.get("val")
-    is_kept = isinstance(known, torch.Tensor) and node.target not in (RUN, RUN_RENEWING)
-    return known if is_kept and is_channels_last(known) else None
+    if not isinstance(known, torch.Tensor) or known.dim() not in (4, 5):
+        return False
+    if is_channels_last(known):
+        return True
+    tags = getattr(node.target, "tags", ())
+    if node.target not in (*_PADS, aten.cat.default) and torch.Tag.pointwise not in tags:
+        return False
+    made_of = {one: one.meta.get("val") for one in node.all_input_nodes}
+    alike = {
+        one: math.prod(_hints(value.shape))
+        for one, value in made_of.items()
+        if isinstance(value, torch.Tensor) and value.dim() == known.dim()
+    }
+    are_last = sum(count for one, count in alike.items() if one in last)
+    return 2 * are_last > sum(alike.values())
 
 
-def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invariant: bool) -> None:
-    """Puts a call of the operator in the place of each region. ``fast`` says whether float32 is multiplied fast."""
+def _hints(shape: Sequence[Any]) -> list[int]:
+    """Extents, those of the example in the place of symbols."""
+    return [one if type(one) is int else one.node.hint or 1 for one in shape]
+
+
+def _kept(node: fx.Node, last: Collection[fx.Node]) -> torch.Tensor | None:
+    """What is known of an input whose order of elements inductor is to keep: one that is channels-last, and is no value of the operator,
+    which has an order of its own. Else none: inductor would write a value of its own kernels densely."""
+    known = node.meta.get("val")
+    if not isinstance(known, torch.Tensor) or node.target in (RUN, RUN_RENEWING):
+        return None
+    if is_channels_last(known):
+        return known
+    return channels_last(known) if node in last else None
+
+
+def channels_last(one: torch.Tensor) -> torch.Tensor:
+    """The same image or volume with channels as neighbours."""
+    order = torch.channels_last if one.dim() == 4 else torch.channels_last_3d
+    return one.contiguous(memory_format=order)
+
+
+def put(
+    graph: fx.Graph,
+    regions: Collection[Region],
+    fast: bool,
+    batch_invariant: bool,
+    is_moved: bool = False,
+) -> None:
+    """Puts a call of the operator in the place of each region. ``fast`` says whether float32 is multiplied fast, ``is_moved`` whether
+    values of the graph lie otherwise than PyTorch's."""
     calls: dict[fx.Node, fx.Node] = {}
+    called: dict[fx.Node, Region] = {}
     for region in regions:
         last = region.nodes[-1]
         is_fast = fast and region.is_float32_product
@@ -366,11 +447,8 @@ def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invarian
             run = operator_of(region.text)
             call = graph.create_node("call_function", run, arguments, named, name=_NAME)
         call.meta = {key: one for key, one in last.meta.items() if key not in _OF_THE_OPERATOR}
-        call.meta["eager_input_vals"] = ([_kept(one) for one in inputs], *[None] * 4), {
-            one: None for one in named
-        }
         last.replace_all_uses_with(call)
-        calls[last] = call
+        calls[last], called[call] = call, region
         for parameter, new in region.renewed.items():
             new.replace_all_uses_with(parameter)
             for node in [one for one in parameter.users if one.target is aten.copy_.default]:
@@ -378,7 +456,12 @@ def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invarian
                     node.replace_all_uses_with(parameter)
                     graph.erase_node(node)
     graph.eliminate_dead_code()
-    if all(one.is_dense for one in regions):
+    # Inductor is to write an input channels-last that is so in PyTorch, or is made of such by kernels of its own.
+    known = _written_last(graph, called)
+    for call in called:
+        kept = [_kept(one, known) for one in call.args[0]]
+        call.meta["eager_input_vals"] = (kept, *[None] * 4), {one: None for one in call.kwargs}
+    if all(one.is_dense for one in regions) and not is_moved:
         return
     # The operator's value may lie in memory otherwise than PyTorch's, and not be seen in another shape.
     for node in graph.nodes:

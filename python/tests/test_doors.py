@@ -489,6 +489,35 @@ def test_norms_read_what_pytorch_copies_for_them(kernels, norm):
     assert region.inputs[0].op == "placeholder" and y.stride() == x.stride()
 
 
+class Joined(nn.Module):
+    """The end of a U-Net: norms, whose values PyTorch lays out densely, and a padding in case that extents are odd."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv3d(1, 8, 3, padding=1), nn.InstanceNorm3d(8))
+        self.second = nn.Sequential(nn.Conv3d(8, 8, 3, padding=1), nn.InstanceNorm3d(8))
+        self.last = nn.Conv3d(16, 4, 3, padding=1)
+
+    def forward(self, x):
+        skipped = self.first(x)
+        below = F.pad(self.second(skipped), [0] * 6, "replicate")
+        return self.last(torch.cat([skipped, below], 1))
+
+
+def test_what_regions_give_channels_last_is_concatenated_so(kernels):
+    plain, x = Joined().eval(), torch.randn(2, 1, 5, 6, 4)
+    plain = plain.to(memory_format=torch.channels_last_3d)
+    with torch.no_grad():
+        expect_near(compiled(plain)(x), exact_of(plain, x))
+    (program,) = kernels
+    nodes = [one for one in program.without(()).graph.nodes if one.op == "call_function"]
+    operators = [str(one.target) for one in nodes if one.target is not RUN]
+    assert operators == ["aten.cat.default"]
+    (known,) = nodes[-1].meta["eager_input_vals"][0][0]
+    assert known.stride() == (1920, 1, 384, 64, 16)
+    assert [len(one.inputs_last) for one in program.regions] == [0, 1, 1]
+
+
 def test_factors_of_one_are_no_layers(kernels):
     """As residual blocks have them that can scale their outputs."""
     convolution = nn.Conv2d(3, 3, 3, padding=1).eval()

@@ -25,14 +25,11 @@ pub const BLOCK_THREADS: u32 = 256;
 /// Blocks that a multiprocessor should hold.
 pub const MIN_BLOCKS: u32 = 4;
 
-/// Vectors, or single elements, that a block writes where the layout is NHWC: four a thread.
-pub const BLOCK_ITEMS: u32 = BLOCK_THREADS * 4;
+/// The same where the layout is NHWC: two items of eight values and a list take 112 registers.
+pub const NHWC_MIN_BLOCKS: u32 = 2;
 
 /// The largest stride and the largest dilation: products of two are indexed with 31 bits.
 pub const MAX_STEP: usize = (1 << 15) - 1;
-
-/// The limit for 32-bit positions of a block; see `norm::FAR`.
-const FAR: u64 = super::norm::FAR as u64;
 
 /// The phases of an axis with as many taps; none if these have no taps, or no output needs any.
 #[repr(C)]
@@ -244,13 +241,8 @@ impl Class {
 pub struct InterleaveGeometry {
     /// Samples.
     pub n: u64,
-    /// Output channels, or vectors of them where the layout is NHWC, clamped to the range in which a block
-    /// divides.
-    pub pixel_items: Reciprocal,
     /// Output channels of a group.
-    pub group_k: Reciprocal,
-    /// Output elements of a plane (or volume), clamped likewise.
-    pub near_plane: Reciprocal,
+    pub group_k: u32,
     /// Output slices of a plane (or volume).
     pub slices: u32,
     /// Output rows of a slice.
@@ -261,12 +253,12 @@ pub struct InterleaveGeometry {
     pub channels: u32,
     /// Output elements of a plane (or volume).
     pub plane: u32,
-    /// Elements that a thread of an NHWC launch writes at a time.
-    pub item_channels: u32,
     /// The bias of each output channel.
     pub bias: Presence,
     /// What a block of an NCHW launch writes.
     pub tile: RowTile,
+    /// What a block of an NHWC launch writes.
+    pub nhwc: NhwcTile,
     /// The axes: slices, rows, columns.
     pub axes: [TransposedAxis; 3],
 }
@@ -283,31 +275,35 @@ impl InterleaveGeometry {
             )
         };
         let (channels, group_k) = (problem.k as u32, problem.k_per_group() as u32);
-        let vector = VECTOR_ELEMENTS as u32;
-        let item_channels = match group_k.is_multiple_of(vector) {
-            true => vector,
-            false => 1,
-        };
-        let near = |length: u64| Reciprocal::of(length.clamp(1, FAR) as u32);
         let [slices, rows, columns] = problem.output.map(|extent| extent as u32);
         let plane = slices * rows * columns;
+        let strides = [problem.stride[1], problem.stride[2]].map(|stride| stride as u32);
+        // Until the type of the elements is known.
+        let element_bytes = 4;
         Self {
             n: problem.n as u64,
-            pixel_items: near((channels / item_channels).into()),
-            group_k: near(group_k.into()),
-            near_plane: near(plane.into()),
+            group_k,
             slices,
             rows: Reciprocal::of(rows),
             columns: Reciprocal::of(columns),
             channels,
             plane,
-            item_channels,
             bias: Presence::of(problem.bias),
-            tile: RowTile::of(
-                [rows, columns],
-                [problem.stride[1], problem.stride[2]].map(|stride| stride as u32),
-            ),
+            tile: RowTile::of([rows, columns], strides),
+            nhwc: NhwcTile::of([channels, group_k], element_bytes, [rows, columns], strides),
             axes: [axis(0), axis(1), axis(2)],
+        }
+    }
+
+    /// The same for elements of so many bytes, of which vectors in NHWC are.
+    #[must_use]
+    pub fn of_elements(self, bytes: u32) -> Self {
+        let strides = [1, 2].map(|axis| self.axes[axis].stride.divisor);
+        let extents = [self.rows.divisor, self.columns.divisor];
+        let channels = [self.channels, self.group_k];
+        Self {
+            nhwc: NhwcTile::of(channels, bytes, extents, strides),
+            ..self
         }
     }
 
@@ -357,7 +353,8 @@ impl InterleaveGeometry {
                 self.all_slices().div_ceil(self.tile.slices() as u64) * self.tile.blocks()
             }
             Layout::Nhwc => {
-                (self.elements() / self.item_channels as u64).div_ceil(BLOCK_ITEMS as u64)
+                let slices = self.n * self.slices as u64;
+                slices.div_ceil(self.nhwc.slices() as u64) * self.nhwc.blocks()
             }
         };
         LaunchShape::linear(blocks, BLOCK_THREADS)
@@ -371,7 +368,7 @@ mod tile;
 pub use filters::PhaseFiltersGeometry;
 pub use shuffled::{ShuffledClass, reduced, shuffled};
 use tile::greatest_common_divisor;
-pub use tile::{AxisTile, RowTile};
+pub use tile::{AxisTile, NhwcTile, RowTile};
 
 #[cfg(test)]
 mod tests;

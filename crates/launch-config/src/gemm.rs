@@ -145,7 +145,7 @@ pub struct GemmLayout {
     pub results: u32,
     /// Bias, gain and shift of the filters of each warpgroup's tile.
     pub of_channels: u32,
-    /// Barriers: `full` and `empty` of each stage, and of each buffer of results; for each warpgroup its turn;
+    /// Barriers: `full` and `empty` of each stage and each buffer of results; for each warpgroup its turn;
     /// whether filters that stay are there.
     pub barriers: u32,
     /// The end.

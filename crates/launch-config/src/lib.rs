@@ -17,6 +17,7 @@ pub mod batch_norm;
 pub mod channel_reduction;
 mod clusters;
 pub mod conv;
+pub mod conv_nhwc;
 pub mod conv_transpose;
 pub mod copy_rows;
 pub mod copy_strided;

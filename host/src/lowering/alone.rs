@@ -1,7 +1,8 @@
-//! Convolutions without a norm, as implicit GEMMs and as matrix products.
+//! Convolutions without a norm, as implicit GEMMs, as matrix products, and with few filters.
 
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
+use launch_config::conv_nhwc::ConvNhwcGeometry;
 use launch_config::gemm::{FilterOrder, Gemm as PlainGemm};
 use launch_config::implicit_gemm::GemmConfig;
 use op_spec::Layout;
@@ -57,6 +58,20 @@ pub(super) fn matrix_product(
         properties.multiprocessors,
         properties.shared_bytes_per_block,
     )
+}
+
+/// A convolution from NHWC to NHWC with few filters, the layer `layer`.
+pub(super) fn few_filters(
+    region: &Region<'_>,
+    conv: &ConvGeometry,
+    layer: usize,
+) -> Result<ConvNhwcGeometry, Refusal> {
+    let of = region.of;
+    let is_padded = of.has_explicit_padding(region.layers[0]);
+    if !region.may_be_nhwc() || of.dtype == DType::F32 || is_padded {
+        return Err(Refusal::Needs("16 bits and dense NHWC"));
+    }
+    ConvNhwcGeometry::new(conv, region.is_given_in_nhwc(layer))
 }
 
 /// Whether it has one tap, of channels that a launch pads.

@@ -28,7 +28,7 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, Affine, ConvolutionParameters, Preparations, conv_transpose, gate, layer_norm, pad,
+    self, Affine, ConvolutionParameters, Preparations, conv, conv_transpose, gate, layer_norm, pad,
     pointwise, pool, rows, shuffle, softmax, upsample,
 };
 use crate::program::{ProgramBuilder, Value};
@@ -205,6 +205,10 @@ impl<'a> Appending<'a> {
                 let norm = norm.map(|(layer, norm)| (self.running(layer), norm));
                 let (program, store) = (&mut *self.program, plan.store_epilogue());
                 return gemm::append(program, x, &parameters, norm, gemm, store, output);
+            }
+            Producer::DirectNhwc(geometry) => {
+                let filters = self.convolution(start, lowered)?.filters;
+                return conv::append_nhwc(self.program, x, filters, geometry, output);
             }
             Producer::ImplicitGemm(gemm) => {
                 let x = self.padded(x, start)?;

@@ -45,6 +45,7 @@ impl Chosen {
         let reads = match &self.lowered.producer {
             Producer::ImplicitGemm(gemm) => gemm.has_filters_in_place(),
             Producer::Gemm(gemm) => gemm.filters == FilterOrder::ChannelsLast,
+            Producer::DirectNhwc(geometry) => geometry.filters_are_last(),
             _ => false,
         };
         reads.then(|| of.graph.parameters_of(self.layers[0])[0])

@@ -26,8 +26,8 @@ use crate::operators::fused::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, arithmetic, batch_norm, gate, group_norm, layer_norm, norm_statistics, pad, pointwise,
-    pool, rows, shuffle, softmax, upsample,
+    self, arithmetic, batch_norm, conv, gate, group_norm, layer_norm, norm_statistics, pad,
+    pointwise, pool, rows, shuffle, softmax, upsample,
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -138,6 +138,9 @@ impl Planning<'_> {
             Producer::Gemm(gemm) => {
                 self.convolution(start, lowered)?;
                 gemm::plan(&mut self.plan, query.dtype, gemm)?;
+            }
+            Producer::DirectNhwc(geometry) => {
+                conv::plan_nhwc(&mut self.plan, query.dtype, geometry)?;
             }
             Producer::ImplicitGemm(gemm) => {
                 self.convolution(start, lowered)?;

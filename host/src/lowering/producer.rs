@@ -10,6 +10,7 @@ use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_m
 use crate::spec::{ConvProblem, GroupNormProblem};
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
+use launch_config::conv_nhwc::ConvNhwcGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
 use launch_config::gemm::Gemm as PlainGemm;
@@ -34,6 +35,8 @@ pub(super) enum Producer {
     Depthwise(DepthwiseGeometry),
     /// The same of a channels-last tensor.
     DepthwiseNhwc(NhwcKernel),
+    /// A convolution of a channels-last tensor with few filters, on FMA units.
+    DirectNhwc(ConvNhwcGeometry),
     /// A convolution by the kernels of its operator, on FMA units.
     Direct,
     /// A transposed convolution, by convolutions of its phases.

@@ -75,9 +75,14 @@ impl Query<'_> {
     }
 
     /// The layout of an input of the graph that has this shape, with a batch. One that is neither is made
-    /// NCHW by a copy.
+    /// NCHW by a copy. Of one that is both, since it has one channel, the layout that is asked for of the
+    /// output decides.
     pub(super) fn input_layout(&self, input: usize, shape: &[usize]) -> Layout {
-        layout_of(&self.order(input), shape)
+        let order = self.order(input);
+        if self.problem.is_batched && order == Order::Dense && is_both(shape) {
+            return self.options.output_layout.unwrap_or(Layout::Nchw);
+        }
+        layout_of(&order, shape)
     }
 
     /// Whether the layer is a convolution whose padding a launch of its own puts around the input.
@@ -89,6 +94,11 @@ impl Query<'_> {
             _ => false,
         }
     }
+}
+
+/// Whether a dense tensor of this shape, with a batch, lies as in both layouts, since it has one channel.
+fn is_both(shape: &[usize]) -> bool {
+    shape.len() > 2 && shape[1] == 1
 }
 
 /// The layout of a tensor of this shape, with a batch.
@@ -166,11 +176,17 @@ impl Region<'_> {
     pub(super) fn strides(&self) -> Option<[i64; 5]> {
         let first = self.layers[0];
         let input = &self.of.problem.steps[first].input;
-        match self.of.graph.operands(first)[0] {
+        let order = match self.of.graph.operands(first)[0] {
             // A padding kernel writes NCHW.
-            _ if self.of.has_explicit_padding(first) => None,
-            Operand::Input(number) => self.of.order(number).strides(input),
-            Operand::Layer(_) => Order::of_layout(input, self.input).ok()?.strides(input),
+            _ if self.of.has_explicit_padding(first) => return None,
+            Operand::Input(number) => self.of.order(number),
+            Operand::Layer(_) => Order::of_layout(input, self.input).ok()?,
+        };
+        match order {
+            Order::Dense if self.input == Layout::Nhwc && is_both(input) => {
+                nhwc_strides_of_one_channel(input)
+            }
+            order => order.strides(input),
         }
     }
 
@@ -192,6 +208,21 @@ impl Region<'_> {
     pub(super) fn output_of(&self, layer: usize) -> &[usize] {
         &self.of.problem.steps[layer].output
     }
+}
+
+/// The strides, as volumes, of a dense tensor of one channel that is taken for NHWC.
+fn nhwc_strides_of_one_channel(shape: &[usize]) -> Option<[i64; 5]> {
+    let mut strides = [1; 5];
+    let spatial = shape.get(2..).filter(|spatial| spatial.len() <= 3)?;
+    let mut step = 1;
+    for (place, &extent) in [4, 3, 2].into_iter().zip(spatial.iter().rev()) {
+        strides[place] = step;
+        step *= i64::try_from(extent).ok()?;
+    }
+    // Axes that the shape lacks have one element.
+    strides[2..5 - spatial.len()].fill(step);
+    strides[0] = step;
+    Some(strides)
 }
 
 /// A region, and how its kernels were chosen.

@@ -13,7 +13,9 @@ use launch_config::norm::NormGeometry;
 use op_spec::graph::NormalForm;
 use op_spec::{BatchNormProblem, Layout, ReductionOp};
 
-use super::alone::{gemm_alone, matrix_product, norm_pays_apart, pads_one_tap, pays_for_layout};
+use super::alone::{
+    few_filters, gemm_alone, matrix_product, norm_pays_apart, pads_one_tap, pays_for_layout,
+};
 use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
 use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::reduced;
@@ -47,7 +49,9 @@ impl Lowered {
     fn with_moments(producer: Producer, plan: Plan, moments: Option<RowMoments>) -> Self {
         let [reads, writes] = match &producer {
             Producer::ImplicitGemm(gemm) => [gemm.reads(), gemm.writes()],
-            Producer::DepthwiseNhwc(_) | Producer::Gemm(_) => [Layout::Nhwc; 2],
+            Producer::DepthwiseNhwc(_) | Producer::Gemm(_) | Producer::DirectNhwc(_) => {
+                [Layout::Nhwc; 2]
+            }
             Producer::Transposed(transposed) => [transposed.reads, transposed.writes],
             _ => [Layout::Nchw; 2],
         };
@@ -149,7 +153,7 @@ impl Row {
 }
 
 /// Every row, in order of preference.
-pub(super) const TABLE: [Row; 9] = [
+pub(super) const TABLE: [Row; 10] = [
     Row {
         name: "one-launch-2d",
         implements: "convolution, norm, scale, max_pool2d, clamp; `sm_90a`, 8 to 64 channels, 3x3 filters, width 128, height 10 to 133, pooling by 4",
@@ -250,6 +254,20 @@ pub(super) const TABLE: [Row; 9] = [
             };
             let lowered = Lowered::without_moments(Producer::Gemm(gemm), Plan::Store(store));
             Ok(lowered.in_layout(region.input))
+        },
+    },
+    Row {
+        name: "direct-nhwc",
+        implements: "in 16 bits from NHWC to NHWC: a convolution alone, of one group, input channels in whole vectors of eight, up to eight filters of together at most 6,144 values, at most 32 products of an input value, samples of 64 pixels and more",
+        summary: "direct convolution of channels-last tensors on FMA units",
+        can_implement: |row, region, form| {
+            let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
+            if region.layers.len() > 1 {
+                return Err(row.other_layers());
+            }
+            let geometry = few_filters(region, &conv_geometry(&conv)?, layer)?;
+            let producer = Producer::DirectNhwc(geometry);
+            Ok(Lowered::without_moments(producer, Plan::Whole))
         },
     },
     Row {

@@ -254,7 +254,8 @@ impl Transposed {
         if !self.interleaves {
             return Ok(());
         }
-        let shape = self.geometry.shape(self.writes);
+        let geometry = self.geometry.of_elements(dtype.size() as u32);
+        let shape = geometry.shape(self.writes);
         match self.writes {
             Layout::Nchw => plan.launch(&CONV_TRANSPOSE_INTERLEAVE, &labels, shape),
             Layout::Nhwc => plan.launch(&CONV_TRANSPOSE_INTERLEAVE_NHWC, &labels, shape),
@@ -418,7 +419,7 @@ pub(crate) fn append(
         shift_behind,
         residual,
         y,
-        *geometry,
+        geometry.of_elements(dtype.size() as u32),
         epilogue,
         list,
     );

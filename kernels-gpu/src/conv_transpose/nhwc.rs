@@ -1,30 +1,45 @@
 //! The interleaving of channels-last results.
+//!
+//! A thread has one vector of channels in pixels of one phase, so what leads to them is computed once: the
+//! class, the phase, and where its rows begin. From one pixel to the next it adds what `launch_config` knows.
+//!
+//! ```text
+//! class, phase, first position of the thread's rows and columns     # by reciprocals, once
+//! for each row, for each column of the thread:
+//!     load the next pixel's vector; y = list(epilogue(this one's))
+//! ```
+
+use core::mem::transmute_copy;
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
 use launch_config::VECTOR_ELEMENTS;
-use launch_config::conv_transpose::{BLOCK_ITEMS, BLOCK_THREADS, InterleaveGeometry, MIN_BLOCKS};
+use launch_config::conv_transpose::{BLOCK_THREADS, InterleaveGeometry, NHWC_MIN_BLOCKS};
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::pointwise::OperandList;
 
 use super::epilogue::OutputEpilogue;
 use super::{Results, position};
-use crate::parts::index::{NearSegments, div_rem};
+use crate::parts::index::{div_rem, div_rem_u64};
 use crate::parts::store::{GainAndShift, Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
-/// A block writes up to four vectors of channels a thread of the NHWC output `y`, from the classes' NHWC
-/// results through an epilogue and a list. Where groups have no whole vectors, a thread writes single
-/// elements.
+/// The values of an item, which may be fewer: two vectors, of which a type of 32 bits has one.
+type Item<T> = [[T; VECTOR_ELEMENTS]; 2];
+
+/// A block writes vectors of channels of a tile of rows and columns of some slices of the NHWC output `y`,
+/// from the classes' NHWC results through an epilogue and a list.
 ///
-/// *Launch*: `g.shape(Layout::Nhwc)`. *Mapping*: neighbouring threads write neighbouring channels, then
-/// neighbouring pixels. *Barriers*: none. *Traffic*: as of [`fn@super::conv_transpose_interleave`]; loads and
-/// stores are of neighbouring channels.
+/// *Launch*: `g.shape(Layout::Nhwc)`, of a geometry for elements of this type. *Mapping*: neighbouring
+/// threads write neighbouring vectors of 16 bytes, or of 8 or single elements where groups have no whole
+/// ones, then neighbouring columns. A thread writes rows and columns of one phase, as far apart as its
+/// neighbours reach. *Barriers*: none. *Traffic*: each output is written once, and what it is made of is
+/// read once.
 ///
 /// # Safety
 /// As for [`fn@super::conv_transpose_interleave`], with results, `residual` and `y` channels last, which
 /// start on 16 bytes.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = NHWC_MIN_BLOCKS)]
 pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
     result_0: *const T,
     result_1: *const T,
@@ -65,113 +80,280 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
         shift: shift_behind,
     };
     let epilogue = OutputEpilogue::new(store, behind, g);
-    let y = GlobalMut::new(y, g.elements() as usize);
-    let start = thread::block_idx_x() as u64 * BLOCK_ITEMS as u64;
-    let items = div_rem(g.channels, g.item_channels).0;
-    let pixels = NearSegments::from(start, items as u64, &g.pixel_items);
-    let samples = NearSegments::from(pixels.first, g.plane as u64, &g.near_plane);
-    let mut local = thread::thread_idx_x();
-    while local < BLOCK_ITEMS {
-        let at = (start + local as u64) as usize * g.item_channels as usize;
-        if at >= y.len() {
-            return;
-        }
-        let (pixel, item) = pixels.position(local);
-        let k = item as u32 * g.item_channels;
-        let (sample, pixel) = samples.position(pixel);
-        let sample = samples.first + sample as u64;
-        let place = Pixel::of(&results, g, sample, pixel as u32);
-        if g.item_channels == 1 {
-            let mut value = match place {
-                Some(place) => place.class.load(place.of_channel(g, k)),
-                None => results.bias(g, k),
-            };
-            if epilogue.maps {
-                [value] = epilogue.mapped([epilogue.of_channel(k)], [value]);
-            }
-            let [value] = epilogue.listed([value], [epilogue.added(at)], move |_| k);
-            y.store(at, value);
+    let elements = g.elements() as usize;
+    let output = Output {
+        values: GlobalMut::new(y, elements),
+        words: GlobalMut::new(y.cast(), words_of::<T>(elements)),
+    };
+
+    let (tile, of_rows) = (&g.nhwc, &g.nhwc.rows);
+    let (rest, of_channels) = div_rem(thread::block_idx_x(), tile.channel_blocks);
+    let (rest, column_run) = div_rem(rest, of_rows.columns.runs);
+    let (rest, column_tile) = div_rem(rest, of_rows.columns.tiles);
+    let (rest, row_run) = div_rem(rest, of_rows.rows.runs);
+    let (slices, row_tile) = div_rem(rest, of_rows.rows.tiles);
+    let (lane, item) = div_rem(thread::thread_idx_x(), tile.block_items);
+    let item = of_channels * tile.block_items + item;
+    let (rest, of_columns) = of_rows.columns.divide(lane);
+    let (of_slice, of_row) = of_rows.rows.divide(rest);
+    let number = u64::from(slices) * u64::from(tile.slices()) + u64::from(of_slice);
+    // Of the slices of all samples.
+    if of_slice >= tile.slices() || item >= tile.items || number >= g.n * u64::from(g.slices) {
+        return;
+    }
+    let (sample, z) = div_rem_u64(number, u64::from(g.slices));
+    let rows = of_rows.rows;
+    let (first_row, rows_end) = rows.of_thread(row_tile, row_run, of_row, g.rows.divisor);
+    let columns = of_rows.columns;
+    let (first_column, columns_end) =
+        columns.of_thread(column_tile, column_run, of_columns, g.columns.divisor);
+    if first_column >= columns_end || first_row >= rows_end {
+        return;
+    }
+    let k = item * tile.item_channels;
+    let phase = Phase::of(
+        &results,
+        g,
+        (sample, z as u32, k),
+        [first_row, first_column],
+    );
+    // The next pixel, by columns and then by rows: its place in the slice of the output, and in the class's.
+    let of_y = number * u64::from(g.rows.divisor * g.columns.divisor);
+    let (mut p, mut q) = (first_row, first_column);
+    let [mut at_row, mut at] = phase.at;
+    let load = |at_row: u32, at: u32, is_there: bool| {
+        if is_there && at_row < phase.extents[0] && at < phase.extents[1] {
+            let pixel = u64::from(at_row * phase.extents[1] + at);
+            let place = phase.first + pixel * phase.channels;
+            phase.class.item(place as usize, tile.item_channels)
         } else {
-            let mut values = match place {
-                Some(place) => place.class.load_vec(place.of_channel(g, k)),
-                None => {
-                    let mut values = [T::from_f32(0.0); VECTOR_ELEMENTS];
+            let mut values = [[T::from_f32(0.0); VECTOR_ELEMENTS]; 2];
+            if is_there {
+                unroll!(2, |half| {
                     unroll!(4, |i| {
-                        values[i] = results.bias(g, k + i as u32);
+                        let of_item = (half * VECTOR_ELEMENTS + i) as u32;
+                        if of_item < tile.item_channels {
+                            values[half][i] = results.bias(g, k + of_item);
+                        }
                     });
-                    values
-                }
-            };
-            if epilogue.maps {
-                let of_channels = [0, 1, 2, 3].map(|i| epilogue.of_channel(k + i));
-                values = epilogue.mapped(of_channels, values);
+                });
             }
-            if epilogue.lists() {
-                // One by one, which takes fewer registers: each comes in as the last.
-                let mut i = 0;
-                while i < VECTOR_ELEMENTS as u32 {
-                    opaque::not_unrolled();
-                    let [a, b, c, d] = values;
-                    let added = epilogue.added(at + i as usize);
-                    let [a] = epilogue.listed([a], [added], move |_| k + i);
-                    values = [b, c, d, a];
-                    i = opaque::to_compiler(i + 1);
-                }
-            }
-            y.store_vec(at, values);
+            values
         }
-        local += BLOCK_THREADS;
+    };
+    let mut next = load(at_row, at, true);
+    while p < rows_end {
+        opaque::not_unrolled();
+        let values = next;
+        let pixel = of_y + u64::from(p * g.columns.divisor + q);
+        q += columns.step;
+        at = at.wrapping_add(columns.position_step);
+        if q >= columns_end {
+            (q, at) = (first_column, phase.at[1]);
+            p += rows.step;
+            at_row = at_row.wrapping_add(rows.position_step);
+        }
+        next = load(at_row, at, p < rows_end);
+        let place = (pixel * u64::from(g.channels) + u64::from(k)) as usize;
+        write(&epilogue, output, values, (place, k), tile.item_channels);
     }
 }
 
-/// A pixel of NHWC results: the channels of its phase begin at `first`, and are `group_pitch` apart from
-/// group to group.
-#[derive(Clone, Copy)]
-struct Pixel<T> {
-    class: Global<T>,
-    first: u64,
-    group_pitch: u64,
+/// Whether an item is two vectors, of 16 bytes together.
+#[inline(always)]
+const fn is_pair<T>(channels: u32) -> bool {
+    size_of::<T>() == 2 && channels == 2 * VECTOR_ELEMENTS as u32
 }
 
-impl<T: Storage> Pixel<T> {
-    /// Pixel `pixel` of sample `sample` of the output; none without taps.
+/// Whole words of so many elements.
+#[inline(always)]
+const fn words_of<T>(elements: usize) -> usize {
+    elements * size_of::<T>() / 4
+}
+
+/// A tensor of results, by elements and by words.
+#[derive(Clone, Copy)]
+struct Input<T> {
+    values: Global<T>,
+    words: Global<u32>,
+}
+
+/// The output, likewise.
+#[derive(Clone, Copy)]
+struct Output<T> {
+    values: GlobalMut<T>,
+    words: GlobalMut<u32>,
+}
+
+impl<T: Storage> Input<T> {
+    /// # Safety
+    /// As for [`Global::new`].
+    #[inline(always)]
+    unsafe fn new(tensor: *const T, elements: usize) -> Self {
+        Self {
+            values: Global::new(tensor, elements),
+            words: Global::new(tensor.cast(), words_of::<T>(elements)),
+        }
+    }
+
+    /// The `channels` values of an item, the first of which is at `at`.
     ///
     /// # Safety
-    /// The output has the pixel; the results are those of the geometry.
+    /// The tensor has them, and starts on 16 bytes; so do items of 16 bytes, and others on as many bytes as
+    /// they have.
+    #[inline(always)]
+    unsafe fn item(self, at: usize, channels: u32) -> Item<T> {
+        let mut values = [[T::from_f32(0.0); VECTOR_ELEMENTS]; 2];
+        if is_pair::<T>(channels) {
+            let words = self.words.load_vec::<4>(at / 2);
+            unroll!(4, |i| {
+                let [low, high] = halves_of(words[i]);
+                values[i / 2][2 * (i % 2)] = low;
+                values[i / 2][2 * (i % 2) + 1] = high;
+            });
+        } else if channels == VECTOR_ELEMENTS as u32 {
+            values[0] = self.values.load_vec(at);
+        } else {
+            values[0][0] = self.values.load(at);
+        }
+        values
+    }
+}
+
+/// The values of 16 bits in a word.
+#[inline(always)]
+fn halves_of<T: Storage>(word: u32) -> [T; 2] {
+    // SAFETY: of a type of 16 bits, for which alone it is called, these are the word's.
+    unsafe { transmute_copy::<[u32; 2], [T; 2]>(&[word, 0]) }
+}
+
+/// Stores the values of an item whose first channel is `k`, of output elements from `at` on, through the
+/// epilogue and the list.
+///
+/// # Safety
+/// As for [`Input::item`], of the output; nobody else accesses the elements.
+#[inline(always)]
+unsafe fn write<T: Storage>(
+    epilogue: &OutputEpilogue<'_, T>,
+    y: Output<T>,
+    mut values: Item<T>,
+    (at, k): (usize, u32),
+    channels: u32,
+) {
+    if epilogue.maps {
+        unroll!(2, |half| {
+            unroll!(4, |i| {
+                let of_item = (VECTOR_ELEMENTS * half + i) as u32;
+                if of_item < channels {
+                    let of_channel = epilogue.of_channel(k + of_item);
+                    let [value] = epilogue.mapped([of_channel], [values[half][i]]);
+                    values[half][i] = value;
+                }
+            });
+        });
+    }
+    if epilogue.lists() {
+        // One by one, which takes fewer registers: each comes in as the last. Those that are not there keep
+        // their places.
+        let mut i = 0;
+        while i < channels {
+            opaque::not_unrolled();
+            let [[a, b, c, d], [e, f, g, h]] = values;
+            let added = epilogue.added(at + i as usize);
+            let [a] = epilogue.listed([a], [added], move |_| k + i);
+            values = if is_pair::<T>(channels) {
+                [[b, c, d, e], [f, g, h, a]]
+            } else if channels == VECTOR_ELEMENTS as u32 {
+                [[b, c, d, a], [e, f, g, h]]
+            } else {
+                [[a, b, c, d], [e, f, g, h]]
+            };
+            i = opaque::to_compiler(i + 1);
+        }
+    }
+    if is_pair::<T>(channels) {
+        let mut words = [0; 4];
+        unroll!(4, |i| {
+            let (vector, first) = (values[i / 2], 2 * (i % 2));
+            words[i] = word_of([vector[first], vector[first + 1]]);
+        });
+        y.words.store_vec(at / 2, words);
+    } else if channels == VECTOR_ELEMENTS as u32 {
+        y.values.store_vec(at, values[0]);
+    } else {
+        y.values.store(at, values[0][0]);
+    }
+}
+
+/// The word of two values of 16 bits.
+#[inline(always)]
+fn word_of<T: Storage>(values: [T; 2]) -> u32 {
+    // SAFETY: it has as many bits, of a type of 16 bits, for which alone it is called.
+    unsafe { transmute_copy::<[T; 2], u32>(&values) }
+}
+
+/// What pixels of one phase of rows and columns take from NHWC results.
+#[derive(Clone, Copy)]
+struct Phase<T> {
+    class: Input<T>,
+    /// The first element of their slice, in the thread's channels.
+    first: u64,
+    /// Channels of a pixel.
+    channels: u64,
+    /// Its rows and columns; none without taps.
+    extents: [u32; 2],
+    /// Where the rows and the columns of a thread begin.
+    at: [u32; 2],
+}
+
+impl<T: Storage> Phase<T> {
+    /// Of slice `z` of a sample and channels from `k` on, what rows and columns that begin at these take.
+    ///
+    /// # Safety
+    /// The output has them; the results are those of the geometry.
     #[inline(always)]
     unsafe fn of(
         results: &Results<T>,
         g: &InterleaveGeometry,
-        sample: u64,
-        pixel: u32,
-    ) -> Option<Self> {
-        let (row, q) = g.columns.div_rem(pixel, math::high_word);
-        let (z, p) = g.rows.div_rem(row, math::high_word);
+        (sample, z, k): (u64, u32, u32),
+        [p, q]: [u32; 2],
+    ) -> Self {
         let [slices, rows, columns] = &g.axes;
-        let z = position(slices, z)?;
-        let p = position(rows, p)?;
-        let q = position(columns, q)?;
-        let [of_z, of_p] = [slices.side(z.side), rows.side(p.side)];
+        let z = position(slices, z);
+        let p = rows.phase(p, math::high_word);
+        let q = columns.phase(q, math::high_word);
+        let (Some(z), Some(p), Some(q)) = (z, p, q) else {
+            return Self {
+                class: Input::new(results.bias, 0),
+                first: 0,
+                channels: 0,
+                extents: [0; 2],
+                at: [0; 2],
+            };
+        };
+        let of_z = slices.side(z.side);
+        let of_p = rows.side(p.side);
         let of_q = columns.side(q.side);
         let [left, right] = results.of_row(z.side, p.side);
-        let pointer = if q.side == 0 { left } else { right };
         let phases = (of_z.count * of_p.count * of_q.count) as u64;
-        let pixels = (of_z.extent * of_p.extent * of_q.extent) as u64;
-        let phase = (z.phase * of_p.count + p.phase) * of_q.count + q.phase;
         let channels = g.channels as u64 * phases;
-        let at = (z.at * of_p.extent + p.at) * of_q.extent + q.at;
-        let group_k = g.group_k.divisor as u64;
-        Some(Self {
-            class: Global::new(pointer, (g.n * pixels * channels) as usize),
-            first: (sample * pixels + at as u64) * channels + phase as u64 * group_k,
-            group_pitch: group_k * (phases - 1),
-        })
-    }
-
-    /// Where channel `k` of the output is.
-    #[inline(always)]
-    fn of_channel(&self, g: &InterleaveGeometry, k: u32) -> usize {
-        let (group, _) = g.group_k.div_rem(k, math::high_word);
-        (self.first + group as u64 * self.group_pitch + k as u64) as usize
+        let of_slice = u64::from(of_p.extent * of_q.extent);
+        let of_sample = u64::from(of_z.extent) * of_slice;
+        // Channels of a group are those of its phases one after the other.
+        let phase = (z.phase * of_p.count + p.phase) * of_q.count + q.phase;
+        let (group, of_group) = div_rem(k, g.group_k);
+        let of_group = (u64::from(group) * phases + u64::from(phase)) * u64::from(g.group_k)
+            + u64::from(of_group);
+        let slice = sample * of_sample + u64::from(z.at) * of_slice;
+        Self {
+            class: Input::new(
+                if q.side == 0 { left } else { right },
+                (g.n * of_sample * channels) as usize,
+            ),
+            first: slice * channels + of_group,
+            channels,
+            extents: [of_p.extent, of_q.extent],
+            at: [p.at, q.at],
+        }
     }
 }

@@ -2,12 +2,10 @@
 //! interleave the results.
 
 use cuda_std::{Label, Storage};
-use launch_config::conv_transpose::{
-    BLOCK_ITEMS, Class, InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry,
-};
+use launch_config::KernelGeometry;
+use launch_config::conv_transpose::{Class, InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry};
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::pointwise::OperandList;
-use launch_config::{KernelGeometry, VECTOR_ELEMENTS};
 use op_spec::graph::{Layer, LayerProblem};
 use op_spec::{ConvTransposeProblem, Layout};
 use oracle::Case;
@@ -278,6 +276,7 @@ impl<T: Storage> Convolved<T> {
         loaded: &Loaded<T>,
     ) -> Result<Self, Failure> {
         let g = problem.geometry().expect("a small case");
+        let g = g.of_elements(size_of::<T>() as u32);
         let mut results = [const { [const { None }; MAX_CLASSES] }; 2];
         for class in g.classes() {
             let y = convolved(run, problem, &class, loaded)?;
@@ -353,7 +352,7 @@ fn check<T: Storage>(run: &Run, case: &Case) -> Outcome {
 pub(crate) fn far(run: &Run) -> Outcome {
     // Rows that whole tiles cover; two phases along rows and two along columns.
     far_of(run, Layout::Nchw, [1, 1 << 29], [1, 2])?;
-    far_of(run, Layout::Nhwc, [23_000; 2], [2; 2])
+    far_of(run, Layout::Nhwc, [1, 1 << 29], [1, 2])
 }
 
 /// Images of these extents, with as many phases along rows and columns.
@@ -402,18 +401,15 @@ fn far_of(run: &Run, layout: Layout, image: [usize; 2], phases: [usize; 2]) -> O
         OperandList::EMPTY,
     );
     let (family, span) = match layout {
-        Layout::Nchw => {
-            let tile = g.tile.columns;
-            assert_eq!((g.tile.slices(), tile.runs), (1, 1));
-            assert_eq!(tile.tiles * tile.extent, g.columns.divisor);
-            (&CONV_TRANSPOSE_INTERLEAVE, tile.extent)
-        }
-        Layout::Nhwc => (
-            &CONV_TRANSPOSE_INTERLEAVE_NHWC,
-            BLOCK_ITEMS * VECTOR_ELEMENTS as u32,
-        ),
+        Layout::Nchw => (&CONV_TRANSPOSE_INTERLEAVE, 1),
+        Layout::Nhwc => (&CONV_TRANSPOSE_INTERLEAVE_NHWC, g.channels),
     };
-    let span = u64::from(span);
+    // A pixel has one vector in NHWC.
+    assert_eq!((g.tile.slices(), g.nhwc.rows.slices()), (1, 1));
+    let tile = g.tile.columns;
+    assert_eq!((tile.runs, tile), (1, g.nhwc.rows.columns));
+    assert_eq!(tile.tiles * tile.extent, g.columns.divisor);
+    let span = u64::from(span * tile.extent);
     let blocks = far_blocks(g.elements(), span);
     run.launch_some(
         family,

@@ -14,8 +14,8 @@ const RESIDUAL_CYCLES: u64 = 2;
 const RESIDUAL_LATENCY: u64 = 1_500;
 /// Multiply-adds of a multiprocessor in a cycle.
 const MULTIPLY_ADDS_PER_CYCLE: u64 = 2048;
-/// Tenths of a cycle in which a tensor map copies a line of up to 128 bytes, whatever it has: of a matrix, and
-/// of windows.
+/// Tenths of a cycle in which a tensor map copies a line of up to 128 bytes, whatever it has: of a matrix,
+/// and of windows.
 const MATRIX_LINE: u64 = 23;
 const WINDOW_LINE: u64 = 39;
 /// Bytes of results that memory takes from a multiprocessor in a cycle, or gives for residuals.

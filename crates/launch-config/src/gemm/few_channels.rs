@@ -5,7 +5,7 @@
 //! columns, too, and the channels of several rows side by side, row by row of the filter: then a line has all
 //! columns of these rows of the filter. Lines of neighbouring windows overlap.
 //!
-//! What a tensor map takes for a line does not depend on what the line has, so few lines of a window are fast.
+//! What a tensor map takes for a line does not depend on what it has, so few lines of a window are fast.
 
 use super::super::conv::ConvGeometry;
 use super::super::{LaunchShape, Refusal};

@@ -1,0 +1,102 @@
+//! Direct convolutions of channels-last tensors of 16 bits with few filters, as at the end of networks that
+//! label pixels.
+//!
+//! A thread has all filters of two output pixels. It reads the input in vectors of [`VECTOR_CHANNELS`]
+//! channels; the filters lie in shared memory.
+
+use super::conv::ConvGeometry;
+use super::{LaunchShape, Refusal};
+
+/// Threads of a block.
+pub const BLOCK_THREADS: u32 = 256;
+
+/// Blocks that a multiprocessor should hold.
+pub const MIN_BLOCKS: u32 = 4;
+
+/// Output pixels of a thread, a block's width apart.
+pub const THREAD_PIXELS: usize = 2;
+
+/// Output pixels of a block.
+pub const BLOCK_PIXELS: u32 = BLOCK_THREADS * THREAD_PIXELS as u32;
+
+/// Channels of a vector, 16 bytes.
+pub const VECTOR_CHANNELS: u32 = 8;
+
+/// The most filters.
+pub const MAX_FILTERS: u32 = 8;
+
+/// The most values of all filters, which are in shared memory.
+pub const STAGED_VALUES: u32 = 6144;
+
+/// The most products of an input value. Tensor cores are faster for more.
+const MAX_PRODUCTS: u32 = 32;
+
+/// The fewest output pixels of a sample: a thread multiplies all of a pixel's values, one by one.
+const MIN_PIXELS: u32 = 64;
+
+/// A convolution from dense NHWC to dense NHWC.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConvNhwcGeometry {
+    /// The convolution, of one group.
+    pub conv: ConvGeometry,
+    /// Elements of the filters from a channel and from a tap to the next.
+    pub filter_steps: [u32; 2],
+}
+
+impl ConvNhwcGeometry {
+    /// That of a convolution whose filters are channels last, or have the channels before the taps.
+    ///
+    /// # Errors
+    /// Several groups, channels that are no whole vectors, many filters, few pixels.
+    pub fn new(conv: &ConvGeometry, filters_are_last: bool) -> Result<Self, Refusal> {
+        if conv.groups != 1 || !conv.group_c.is_multiple_of(VECTOR_CHANNELS) {
+            return Err(Refusal::Needs(
+                "one group, and channels in whole vectors of eight",
+            ));
+        }
+        let values = conv.group_k.checked_mul(conv.reduction());
+        if conv.group_k > MAX_FILTERS || values.is_none_or(|values| values > STAGED_VALUES) {
+            return Err(Refusal::Needs(
+                "at most 8 filters of together at most 6,144 values",
+            ));
+        }
+        if conv.group_k * conv.taps() > MAX_PRODUCTS {
+            return Err(Refusal::Needs("at most 32 products of an input value"));
+        }
+        let pixels = conv.n.checked_mul(conv.output_pixels().into());
+        if conv.output_pixels() < MIN_PIXELS || pixels.is_none_or(|pixels| pixels >= 1 << 31) {
+            return Err(Refusal::Needs(
+                "64 pixels of a sample, and less than 2^31 of all",
+            ));
+        }
+        let filter_steps = match filters_are_last {
+            true => [1, conv.group_c],
+            false => [conv.taps(), 1],
+        };
+        Ok(Self {
+            conv: *conv,
+            filter_steps,
+        })
+    }
+
+    /// Whether the filters are read channels last.
+    #[must_use]
+    pub const fn filters_are_last(&self) -> bool {
+        self.filter_steps[0] == 1
+    }
+
+    /// Output pixels of all samples.
+    #[must_use]
+    #[inline(always)]
+    pub const fn pixels(&self) -> u32 {
+        self.conv.n as u32 * self.conv.output_pixels()
+    }
+
+    /// The launch.
+    #[must_use]
+    pub const fn shape(&self) -> Option<LaunchShape> {
+        let blocks = self.pixels().div_ceil(BLOCK_PIXELS);
+        LaunchShape::linear(blocks as u64, BLOCK_THREADS)
+    }
+}

@@ -1,0 +1,35 @@
+//! Convolutions of channels-last tensors with few filters, by a kernel on FMA units.
+
+use kernels_gpu::conv::CONV_DIRECT_NHWC;
+use launch_config::conv_nhwc::ConvNhwcGeometry;
+use op_spec::Layout;
+
+use super::Filters;
+use crate::device::{DType, Order};
+use crate::error::Result;
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
+
+/// Plans the launch.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, geometry: &ConvNhwcGeometry) -> Result<()> {
+    plan.launch(&CONV_DIRECT_NHWC, &[dtype.label()], geometry.shape())
+}
+
+/// Appends the convolution of `x`, which is dense NHWC, to an output of that layout and the shape `output`.
+///
+/// `geometry` was made for the shapes of `x` and of the filters, and for their order.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    Filters { weight, bias }: Filters,
+    geometry: &ConvNhwcGeometry,
+    output: &[usize],
+) -> Result<Value> {
+    let order = Order::of_layout(output, Layout::Nhwc)?;
+    let y = program.tensor_as(output, program.dtype(x), order)?;
+    let (kernel, shape) = program.next(&CONV_DIRECT_NHWC);
+    let arguments = (x, weight, bias, y, *geometry);
+    // SAFETY: `x` and `y` are dense NHWC, and all values have the shapes that the geometry was made from; the
+    // bias is there if the geometry says so; `geometry()` refused planes of 2^31 elements.
+    unsafe { program.launch(kernel, shape, arguments) }
+    Ok(y)
+}

@@ -1,0 +1,59 @@
+//! Convolutions of channels-last tensors with few filters.
+
+use convfuse::graph::{Chain, Layer};
+use convfuse::model::Precision;
+use convfuse::{DType, Model, Options, Parameters, Tensor, data};
+use libtest_mimic::Trial;
+
+use crate::backend::{Backend, Outcome};
+use crate::channels_last::are_close;
+use crate::layouts::{bits_of, channels_last, lying, way};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    Backend::trials(
+        &Backend::KERNELS,
+        "few_filters",
+        &[("reformat_nothing", labels)],
+    )
+}
+
+/// The ends of networks that label pixels, with functions behind them, and their neighbours in the table.
+fn labels(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let last = way("channels last", channels_last);
+    let conv = |filters, kernel: usize| {
+        let conv = Layer::conv3d("conv", filters, [1, kernel, kernel]);
+        Layer::from(conv.padding([0, kernel / 2, kernel / 2]))
+    };
+    let dtypes = [DType::F16, DType::BF16, DType::F32];
+    for (filters, kernel, channels, is_few) in [
+        (2, 1, 32, true),
+        (1, 3, 16, true),
+        (3, 3, 24, true),
+        // Too many products; channels that are no whole vectors.
+        (5, 3, 16, false),
+        (2, 1, 12, false),
+    ] {
+        let chain = Chain::new(channels, [conv(filters, kernel), Layer::sigmoid().into()])?;
+        let parameters = Parameters::init(&chain, 3)?;
+        let values = data::signed(1, &[2, channels, 3, 9, 14][..]);
+        for dtype in dtypes {
+            let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
+            let options = Options::default();
+            let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
+            let wanted = bits_of(&model.forward(&dense)?)?;
+            let x = lying(&stream, &values, dtype, &last)?;
+            let y = model.forward(&x)?;
+            assert!(filters == 1 || y.strides()[1] == 1, "{:?}", y.strides());
+            are_close(&bits_of(&y)?, &wanted, (dtype, Precision::default()));
+            let explained = model.plan_for(&stream, &x, &options)?.explain()?;
+            let kernels: Vec<_> = explained.regions.iter().map(|of| of.kernels).collect();
+            let is_direct = kernels == ["direct-nhwc", "tensor"];
+            assert_eq!(is_direct, is_few && dtype != DType::F32, "{explained}");
+            let mut launches = explained.launches.iter();
+            let is_copied = launches.any(|of| of.kernel.contains("copy"));
+            assert!(!(is_direct && is_copied), "{explained}");
+        }
+    }
+    Ok(())
+}
