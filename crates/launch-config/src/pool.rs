@@ -19,12 +19,9 @@ pub const BLOCK_THREADS: u32 = 256;
 /// on some architectures.
 pub const WINDOW_MIN_BLOCKS: u32 = 3;
 
-/// Blocks of the kernel for averages of windows of channels-last tensors.
+/// Blocks of the kernels for windows of channels-last tensors. For maxima of f32 one more would leave too few
+/// registers; those of 16 bits take fewer, and have room for four.
 pub const NHWC_MIN_BLOCKS: u32 = 2;
-
-/// Blocks of the one for their maxima. With one more that of f32 would spill; those of 16 bits have room for
-/// it.
-pub const NHWC_MAXIMUM_MIN_BLOCKS: u32 = 3;
 
 /// Windows that a thread reduces.
 pub const OUTPUTS_PER_THREAD: usize = 4;

@@ -30,8 +30,7 @@ use cuda_std::{Storage, bf16, f16, kernel, math, packed};
 use launch_config::VECTOR_ELEMENTS;
 use launch_config::nhwc::MAX_BLOCK_THREADS;
 use launch_config::pool::{
-    NHWC_MAXIMUM_MIN_BLOCKS, NHWC_MIN_BLOCKS, NhwcWindowGeometry, OUTPUTS_PER_THREAD,
-    WindowGeometry,
+    NHWC_MIN_BLOCKS, NhwcWindowGeometry, OUTPUTS_PER_THREAD, WindowGeometry,
 };
 
 use super::divisor;
@@ -120,7 +119,7 @@ of_16_bits! {
 /// # Safety
 /// As for [`fn@super::pool`], but that `x` and `y` are channels last and start on 16 bytes; `g` is of maxima.
 /// Padding is at most half of a window, and no window starts behind the input.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = NHWC_MAXIMUM_MIN_BLOCKS)]
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = NHWC_MIN_BLOCKS)]
 pub unsafe fn max_pool_nhwc<T: Packed>(x: *const T, y: *mut T, g: &NhwcWindowGeometry) {
     let (blocks, g) = (&g.blocks, &g.windows);
     let Some(place) = BlockPlace::of(blocks).of_thread(blocks) else {

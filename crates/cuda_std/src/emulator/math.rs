@@ -162,7 +162,7 @@ packed! {
     min_nan_f16x2, f16, min_nan;
     max_nan_bf16x2, bf16, max_nan;
     min_nan_bf16x2, bf16, min_nan;
-    // A sum in f32 has more than twice the digits of either type, so rounding it again gives the sum's nearest.
+    // A sum in f32 has more than twice the digits of either type, so its rounding is that of the exact sum.
     add_f16x2, f16, add;
     add_bf16x2, bf16, add;
 }
