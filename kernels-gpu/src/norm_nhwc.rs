@@ -219,24 +219,37 @@ pub unsafe fn norm_nhwc<T: Storage>(
         factors[c] = of_row.rstd(g.norm.eps) * value(g.norm.weight, weight, 1.0);
         biases[c] = value(g.norm.bias, bias, 0.0);
     });
-    // The next pixel is loaded before this one is computed.
+    // The next pixels are loaded before this one is computed, as many as half of the registers hold.
     let load = |pixel: u32| {
-        let [mut values, mut added] = [[0.0; VECTOR_ELEMENTS]; 2];
+        let [mut values, mut added] = [[T::from_f32(0.0); VECTOR_ELEMENTS]; 2];
         if pixel < place.end {
             let at = place.element(g, pixel);
-            values = T::to_f32_vector(x.load_vec(at));
+            values = x.load_vec(at);
             if has_residual {
-                added = T::to_f32_vector(residual.load_vec(at));
+                added = residual.load_vec(at);
             }
         }
         [values, added]
     };
+    let depth = if size_of::<T>() == 4 { 1 } else { 3 };
     let mut pixel = place.first;
-    let mut next = load(pixel);
+    let mut next = [[[T::from_f32(0.0); VECTOR_ELEMENTS]; 2]; 3];
+    unroll!(3, |i| {
+        if i < depth {
+            next[i] = load(pixel + i as u32 * g.lanes);
+        }
+    });
     while pixel < place.end {
         opaque::not_unrolled();
-        let [mut values, added] = next;
-        next = load(pixel + g.lanes);
+        let [mut values, added] = next[0].map(T::to_f32_vector);
+        let behind = load(pixel + depth as u32 * g.lanes);
+        unroll!(3, |i| {
+            if i + 1 < depth {
+                next[i] = next[(i + 1) % 3];
+            } else if i + 1 == depth {
+                next[i] = behind;
+            }
+        });
         unroll!(4, |c| {
             values[c] = math::fma(values[c] - means[c], factors[c], biases[c]);
         });

@@ -11,13 +11,16 @@ use super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
 pub const BLOCK_THREADS: u32 = 256;
 
 /// Blocks that a multiprocessor should hold, of those that take statistics and of those that normalise.
-pub const MIN_BLOCKS: [u32; 2] = [3, 5];
+pub const MIN_BLOCKS: [u32; 2] = [3, 4];
 
 /// Pixels of which a thread takes moments at a time.
 pub const MOMENT_PIXELS: u32 = 8;
 
 /// Pixels of a thread in a part, which is longer where a sample would have more than [`MAX_PARTS`].
 const PART_PIXELS: u32 = 16;
+
+/// Blocks that few pixels are normalised by.
+const APPLY_BLOCKS: u64 = 1_024;
 
 /// The most parts of a sample.
 const MAX_PARTS: u32 = 512;
@@ -76,10 +79,14 @@ impl NormNhwcGeometry {
         })
     }
 
-    /// The pass that normalises, of statistics that are combined to one result for each row.
+    /// The pass that normalises, of statistics that are combined to one result for each row. Of few pixels a
+    /// thread has fewer.
     #[must_use]
     pub fn apply(&self) -> Self {
-        let part_pixels = PART_PIXELS * self.lanes;
+        let of_pixel = u64::from(self.lanes) * APPLY_BLOCKS;
+        let blocks = self.samples.saturating_mul(u64::from(self.channel_blocks));
+        let pixels = u64::from(self.pixels).saturating_mul(blocks) / of_pixel;
+        let part_pixels = pixels.clamp(1, PART_PIXELS.into()) as u32 * self.lanes;
         Self {
             norm: self.norm.counted(1),
             part_pixels,

@@ -56,7 +56,7 @@ fn table() -> [Row; 12] {
 }
 
 /// Windows of several elements, and few channels.
-fn windows() -> [Row; 15] {
+fn windows() -> [Row; 16] {
     rows! {
         // Windows: of several samples in a tile, at all edges; two stages of a tap, the second one not full.
         [3, 72, 24], [1, 5, 9], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
@@ -77,6 +77,7 @@ fn windows() -> [Row; 15] {
         // Few channels: a filter's row in a line, of which those of neighbouring windows overlap.
         [2, 3, 24], [1, 13, 18], [1, 7, 7], stride([1, 2, 2]), padding([0, 3, 3]), batch_norm(), relu();
         [1, 3, 72], [1, 9, 11], [1, 3, 3], padding([0, 1, 1]), list(&[SILU, ADD]);
+        [2, 3, 16], [1, 12, 11], [1, 3, 3], stride([1, 2, 2]), padding([0, 1, 1]), batch_norm();
         // Lines side by side; columns at the end that no window has.
         [2, 3, 16], [1, 9, 14], [1, 4, 4], stride([1, 4, 4]), without_bias();
         // Volumes; one row of a filter; filters whose rows are longer than a line, and dilated ones.

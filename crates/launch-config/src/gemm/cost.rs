@@ -18,6 +18,8 @@ const MULTIPLY_ADDS_PER_CYCLE: u64 = 2048;
 /// and of windows.
 const MATRIX_LINE: u64 = 23;
 const WINDOW_LINE: u64 = 39;
+/// Cycles that a producer takes to start the copies of a stage.
+const ISSUE_CYCLES: u64 = 350;
 /// Bytes of results that memory takes from a multiprocessor in a cycle, or gives for residuals.
 const WRITTEN_PER_CYCLE: u64 = 13;
 
@@ -38,7 +40,8 @@ impl Gemm {
         let of_pixels = of_row * u64::from(g.tile_pixels);
         let filters = u64::from(tile.filters) * u64::from(!g.residency.is_resident());
         let of_parts = of_pixels + MATRIX_LINE * filters;
-        let loaded = u64::from(g.k_blocks) * u64::from(g.stage_taps()) * of_parts / 10;
+        let of_stage = (u64::from(g.stage_taps()) * of_parts / 10).max(ISSUE_CYCLES);
+        let loaded = u64::from(g.k_blocks) * of_stage;
         let residual = u64::from(adds_residual);
         let written = (1 + residual) * 2 * results / WRITTEN_PER_CYCLE;
         let mainloop = multiplied.max(loaded) + MAINLOOP_CYCLES;

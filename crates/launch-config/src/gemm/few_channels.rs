@@ -177,13 +177,16 @@ impl FewChannels {
         let joined_channels = joined.checked_mul(conv.group_c)?;
         let fits = |&channels: &u32| {
             let step = conv.stride_w.checked_mul(channels);
-            step.is_some_and(|step| step.is_multiple_of(VECTOR_VALUES))
+            let line = (conv.s * channels).next_multiple_of(VECTOR_VALUES);
+            // A line is whole pixels.
+            line.is_multiple_of(channels)
+                && step.is_some_and(|step| step.is_multiple_of(VECTOR_VALUES))
         };
         let most = (LINE_VALUES / conv.s).min(joined_channels.saturating_add(VECTOR_VALUES));
         let channels = (joined_channels..=most).find(fits)?;
         let line = (conv.s * channels).next_multiple_of(VECTOR_VALUES);
         let columns = (conv.q - 1).checked_mul(conv.stride_w)?;
-        let columns = columns.checked_add(line.div_ceil(channels))?;
+        let columns = columns.checked_add(line / channels)?;
         let whole = VECTOR_VALUES
             >> channels
                 .trailing_zeros()

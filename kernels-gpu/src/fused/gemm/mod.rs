@@ -12,9 +12,9 @@
 //! then the input is a matrix, and its map is of boxes.
 //!
 //! ```text
-//! producer, one thread:     if filters stay: copy their boxes
-//!                           for each tile of the block, for each tap, for each 64 channels:
-//!                               wait until the stage is empty; copy those of the windows, and of filters otherwise
+//! producers, one thread     if filters stay: copy their boxes
+//! for windows and one for   for each tile of the block, for each tap, for each 64 channels:
+//! filters:                      wait until the stage is empty; copy those of the windows, or of filters that do not stay
 //! consumers, a warpgroup:   for each of its tiles:
 //!                               if its filters are others than before: bias, gain and shift of them, from the
 //!                                   batch norm's statistics
@@ -72,7 +72,7 @@ use crate::parts::index::div_rem;
 use crate::parts::pipeline::Pipeline;
 use crate::parts::store::{GainAndShift, Packed, StoreEpilogue};
 use consume::consume;
-use produce::produce;
+use produce::{produce_filters, produce_windows};
 use write::write;
 
 /// Registers of a consumer thread and of a producer thread (`setmaxnreg`).
@@ -207,7 +207,8 @@ pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
     let memory = Memory::of(g, W::EXTENTS);
     if thread::thread_idx_x() == PRODUCER {
         let consumers = WARPS >> g.schedule.shift();
-        memory.stages().init(1, consumers);
+        let producers = 2 - g.residency.is_resident() as u32;
+        memory.stages().init(producers, consumers);
         let mut warpgroup = 0;
         while warpgroup < WARPGROUPS {
             memory.turn(warpgroup).init(WARPGROUP_WARPS);
@@ -227,9 +228,11 @@ pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
             return;
         }
         if number == 0 {
-            produce(&memory, [x, filters]);
+            produce_windows(&memory, x);
         } else if number <= WARPGROUPS {
             write(&memory, number - 1, (residual, rounded.residual), y);
+        } else {
+            produce_filters(&memory, filters);
         }
         return;
     }

@@ -1,4 +1,5 @@
-//! The producer: what loads the operands.
+//! The producers: what loads the operands. Each has a thread of its own: a thread takes as long to start two
+//! copies as a tensor map takes for small ones.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedAddr;
@@ -83,82 +84,112 @@ unsafe fn window(pixel: u32, g: &GemmGeometry) -> [i32; 4] {
     ]
 }
 
-/// Loads the stages of all of the block's tiles, one after the other.
-///
-/// # Safety
-/// One thread calls it, after the barrier behind the initialisation. `x` and `filters` are the tensor maps of
-/// the geometry.
+/// Goes through the stages of all of the block's tiles, one after the other: waits until each is empty, says
+/// that `bytes` come, and has `copy` copy the parts of the stage from what `of_tile` has found of the tile's
+/// first pixel and filter. It gives where the next stage begins.
 #[inline(always)]
-pub(super) unsafe fn produce(memory: &Memory, [x, filters]: [&TensorMap; 2]) {
+unsafe fn produce<S: Copy>(
+    memory: &Memory,
+    bytes: u32,
+    of_tile: impl Fn([u32; 2]) -> S,
+    copy: impl Fn(SharedAddr, S, Depth, Barrier) -> Depth,
+) {
     let g = &memory.g;
     let stages = memory.stages();
     let mut state = PipelineState::FIRST;
     let mut tile = thread::block_idx_x();
-    let stay = g.residency.is_resident();
-    // What a stage has of a tap, in bytes of shared memory, and how many of them.
-    let [part_of_pixels, part_of_filters] =
-        [g.tile_pixels, memory.tile[1]].map(|lines| (lines << g.unit_shift) * wgmma::UNIT_BYTES);
-    let (parts, taps) = (g.stage_taps(), g.conv.taps());
-    let copy_filters = |to: SharedAddr, filter: i32, mut depth: Depth, barrier: Barrier| {
-        let mut part = 0;
-        while part < parts {
-            opaque::not_unrolled();
-            // Behind the last tap there are zeros.
-            let [channel, tap] = [depth.channel, depth.tap].map(u32::cast_signed);
-            let to = to.offset(part * part_of_filters);
-            copy_box(to, filters, [channel, tap, filter, 0, 0], barrier);
-            depth = depth.next(g);
-            part = opaque::to_compiler(part + 1);
-        }
-        depth
-    };
-    if stay {
-        let [_, filter] = memory.start(tile).map(u32::cast_signed);
-        let there = memory.filters_are_there();
-        there.arrive_expect(g.k_blocks * memory.filter_bytes());
-        let (mut k_block, mut depth) = (0, Depth::FIRST);
-        while k_block < g.k_blocks {
-            opaque::not_unrolled();
-            depth = copy_filters(memory.resident(k_block), filter, depth, there);
-            k_block = opaque::to_compiler(k_block + 1);
-        }
-    }
     while tile < g.tiles {
-        let [pixel, filter] = memory.start(tile).map(u32::cast_signed);
-        let [w, h, d, sample] = window(pixel.cast_unsigned(), g);
+        let found = of_tile(memory.start(tile));
         let (mut k_block, mut depth) = (0, Depth::FIRST);
         while k_block < g.k_blocks {
             opaque::not_unrolled();
             // The phase of parity 1 of a new barrier counts as over: its stage is empty.
             stages.empty(state.stage).wait(state.parity ^ 1);
             let full = stages.full(state.stage);
-            full.arrive_expect(memory.layout.stage_bytes);
-            let to = memory.stage(state.stage);
-            if !stay {
-                copy_filters(to.offset(g.tile_pixels * LINE_BYTES), filter, depth, full);
-            }
-            let mut part = 0;
-            while part < parts {
-                opaque::not_unrolled();
-                let to = to.offset(part * part_of_pixels);
-                if g.rows == Rows::PIXELS {
-                    let channel = depth.channel.cast_signed();
-                    copy_box(to, x, [channel, pixel, 0, 0, 0], full);
-                } else {
-                    // At most 31 each: `AxisWindows`. Behind the last tap there are zeros.
-                    let (channel, offsets) = match depth.tap < taps {
-                        true => (depth.channel, depth.offsets.map(|offset| offset as u16)),
-                        false => (g.channels(), [0; 3]),
-                    };
-                    let at = [channel.cast_signed(), w, h, d, sample];
-                    copy_im2col(to, x, at, offsets, full);
-                }
-                depth = depth.next(g);
-                part = opaque::to_compiler(part + 1);
-            }
+            full.arrive_expect(bytes);
+            depth = copy(memory.stage(state.stage), found, depth, full);
             state = state.next(&stages);
             k_block = opaque::to_compiler(k_block + 1);
         }
         tile += thread::grid_dim_x();
+    }
+}
+
+/// Loads the windows of all stages.
+///
+/// # Safety
+/// One thread calls it, after the barrier behind the initialisation. `x` is the tensor map of the geometry.
+#[inline(always)]
+pub(super) unsafe fn produce_windows(memory: &Memory, x: &TensorMap) {
+    let g = &memory.g;
+    let (parts, taps) = (g.stage_taps(), g.conv.taps());
+    // What a stage has of a tap, in bytes of shared memory.
+    let of_part = (g.tile_pixels << g.unit_shift) * wgmma::UNIT_BYTES;
+    let of_tile = |[pixel, _]: [u32; 2]| (pixel.cast_signed(), window(pixel, g));
+    let copy = |to: SharedAddr, found: (i32, [i32; 4]), mut depth: Depth, full: Barrier| {
+        let (pixel, [w, h, d, sample]) = found;
+        let mut part = 0;
+        while part < parts {
+            opaque::not_unrolled();
+            let to = to.offset(part * of_part);
+            if g.rows == Rows::PIXELS {
+                let channel = depth.channel.cast_signed();
+                copy_box(to, x, [channel, pixel, 0, 0, 0], full);
+            } else {
+                // At most 31 each: `AxisWindows`. Behind the last tap there are zeros.
+                let (channel, offsets) = match depth.tap < taps {
+                    true => (depth.channel, depth.offsets.map(|offset| offset as u16)),
+                    false => (g.channels(), [0; 3]),
+                };
+                let at = [channel.cast_signed(), w, h, d, sample];
+                copy_im2col(to, x, at, offsets, full);
+            }
+            depth = depth.next(g);
+            part = opaque::to_compiler(part + 1);
+        }
+        depth
+    };
+    produce(memory, g.tile_pixels * LINE_BYTES, of_tile, copy);
+}
+
+/// Loads the filters: once those that stay, else those of all stages.
+///
+/// # Safety
+/// As for [`produce_windows`].
+#[inline(always)]
+pub(super) unsafe fn produce_filters(memory: &Memory, filters: &TensorMap) {
+    let g = &memory.g;
+    let parts = g.stage_taps();
+    let of_part = (memory.tile[1] << g.unit_shift) * wgmma::UNIT_BYTES;
+    let copy = |to: SharedAddr, filter: i32, mut depth: Depth, barrier: Barrier| {
+        let mut part = 0;
+        while part < parts {
+            opaque::not_unrolled();
+            // Behind the last tap there are zeros.
+            let [channel, tap] = [depth.channel, depth.tap].map(u32::cast_signed);
+            let to = to.offset(part * of_part);
+            copy_box(to, filters, [channel, tap, filter, 0, 0], barrier);
+            depth = depth.next(g);
+            part = opaque::to_compiler(part + 1);
+        }
+        depth
+    };
+    if g.residency.is_resident() {
+        let [_, filter] = memory.start(thread::block_idx_x());
+        let there = memory.filters_are_there();
+        there.arrive_expect(g.k_blocks * memory.filter_bytes());
+        let (mut k_block, mut depth) = (0, Depth::FIRST);
+        while k_block < g.k_blocks {
+            opaque::not_unrolled();
+            depth = copy(memory.resident(k_block), filter.cast_signed(), depth, there);
+            k_block = opaque::to_compiler(k_block + 1);
+        }
+    } else {
+        let behind_pixels = g.tile_pixels * LINE_BYTES;
+        let of_tile = |[_, filter]: [u32; 2]| filter.cast_signed();
+        let copy = |to: SharedAddr, filter, depth, full| {
+            copy(to.offset(behind_pixels), filter, depth, full)
+        };
+        produce(memory, memory.filter_bytes(), of_tile, copy);
     }
 }

@@ -40,31 +40,19 @@ pub(super) unsafe fn write(
         results.addr(0).offset(part * pixels * LINE_BYTES)
     };
     let make_room = |tile: u32, buffer: u32| {
-        if tile >= g.tiles {
-            return;
-        }
         let room = pipeline.empty(buffer);
-        if !adds_residual.is_present() {
+        if adds_residual.is_present() {
+            room.arrive_expect(pixels * filters * 2);
+            let mut part = 0;
+            while part < parts {
+                copy_box(staged(buffer, part), residual, at(tile, part), room);
+                part = opaque::to_compiler(part + 1);
+            }
+        } else {
             room.arrive();
-            return;
-        }
-        room.arrive_expect(pixels * filters * 2);
-        let mut part = 0;
-        while part < parts {
-            copy_box(staged(buffer, part), residual, at(tile, part), room);
-            part = opaque::to_compiler(part + 1);
         }
     };
-    let mut tile = memory.first_tile(number);
-    let (mut next, mut buffer) = (tile, 0);
-    while buffer < g.buffers {
-        opaque::not_unrolled();
-        make_room(next, buffer);
-        next += memory.tile_step();
-        buffer = opaque::to_compiler(buffer + 1);
-    }
-    let mut state = PipelineState::FIRST;
-    while tile < g.tiles {
+    let store = |tile: u32, state: PipelineState| {
         pipeline.full(state.stage).wait(state.parity);
         let mut part = 0;
         while part < parts {
@@ -73,9 +61,31 @@ pub(super) unsafe fn write(
         }
         commit_stores();
         wait_stores_read::<0>();
+    };
+    // Loops alone: behind a branch the assembler would no longer see that all it computes is the same for a
+    // warp, here and in the producers.
+    let step = memory.tile_step();
+    let mut tile = memory.first_tile(number);
+    let (mut next, mut buffer) = (tile, 0);
+    while (buffer < g.buffers) & (next < g.tiles) {
+        opaque::not_unrolled();
+        make_room(next, buffer);
+        next += step;
+        buffer = opaque::to_compiler(buffer + 1);
+    }
+    let mut state = PipelineState::FIRST;
+    while next < g.tiles {
+        opaque::not_unrolled();
+        store(tile, state);
         make_room(next, state.stage);
         state = state.next(&pipeline);
-        tile += memory.tile_step();
-        next += memory.tile_step();
+        tile += step;
+        next = opaque::to_compiler(next + step);
+    }
+    while tile < g.tiles {
+        opaque::not_unrolled();
+        store(tile, state);
+        state = state.next(&pipeline);
+        tile = opaque::to_compiler(tile + step);
     }
 }
