@@ -1,9 +1,11 @@
 //! The estimated time of a product, by which tiles are chosen.
 
-use super::{Gemm, LINE_VALUES, Rows, WARPGROUP_THREADS};
+use super::{Gemm, LINE_BYTES, LINE_VALUES, Rows, WARPGROUP_THREADS};
 
 /// Cycles of a launch until the first stage is there, and behind the last store.
 const START_CYCLES: u64 = 1_500;
+/// Cycles of a warpgroup's tile that nothing hides.
+const TILE_CYCLES: u64 = 200;
 /// Cycles of a mainloop besides its products, and of an epilogue besides its values.
 const MAINLOOP_CYCLES: u64 = 400;
 const EPILOGUE_CYCLES: u64 = 400;
@@ -18,8 +20,12 @@ const MULTIPLY_ADDS_PER_CYCLE: u64 = 2048;
 /// and of windows.
 const MATRIX_LINE: u64 = 23;
 const WINDOW_LINE: u64 = 39;
-/// Cycles that a producer takes to start the copies of a stage.
+/// Cycles that a producer takes to start the copies of a stage, and until they are there; those of as many
+/// stages are in flight as there are.
 const ISSUE_CYCLES: u64 = 350;
+const LOAD_LATENCY: u64 = 2_000;
+/// Bytes that all multiprocessors get from the level-2 cache in a cycle.
+const CACHE_PER_CYCLE: u64 = 3_900;
 /// Bytes of results that memory takes from a multiprocessor in a cycle, or gives for residuals.
 const WRITTEN_PER_CYCLE: u64 = 13;
 
@@ -40,8 +46,14 @@ impl Gemm {
         let of_pixels = of_row * u64::from(g.tile_pixels);
         let filters = u64::from(tile.filters) * u64::from(!g.residency.is_resident());
         let of_parts = of_pixels + MATRIX_LINE * filters;
-        let of_stage = (u64::from(g.stage_taps()) * of_parts / 10).max(ISSUE_CYCLES);
-        let loaded = u64::from(g.k_blocks) * of_stage;
+        let of_stage = u64::from(g.stage_taps()) * of_parts / 10;
+        let waited = ISSUE_CYCLES.max(LOAD_LATENCY / u64::from(g.stages));
+        let loaded = u64::from(g.k_blocks) * of_stage.max(waited);
+        let bytes = u64::from(g.k_blocks) * u64::from(LINE_BYTES);
+        let resident = u64::from(g.residency.is_resident()) * u64::from(tile.filters) * bytes;
+        let first = u64::from(blocks) * resident / CACHE_PER_CYCLE;
+        let of_tiles = u64::from(g.tiles) * (u64::from(g.tile_pixels) + filters) * bytes;
+        let cached = of_tiles / CACHE_PER_CYCLE;
         let residual = u64::from(adds_residual);
         let written = (1 + residual) * 2 * results / WRITTEN_PER_CYCLE;
         let mainloop = multiplied.max(loaded) + MAINLOOP_CYCLES;
@@ -49,11 +61,13 @@ impl Gemm {
         let latency = residual * RESIDUAL_LATENCY * u64::from(g.buffers == 1);
         let of_value = VALUE_CYCLES + residual * RESIDUAL_CYCLES;
         let epilogue = EPILOGUE_CYCLES + of_thread * of_value + latency;
-        let all = if g.schedule.is_ping_pong() {
-            tiles * (written.max(multiplied).max(loaded) + (mainloop + epilogue) / 2)
+        let of_tile = if g.schedule.is_ping_pong() {
+            let of_two = mainloop + epilogue;
+            written.max(multiplied).max(loaded).max(of_two / 2) + TILE_CYCLES
         } else {
-            tiles * (written.max(loaded) + mainloop + epilogue)
+            written.max(mainloop + epilogue) + 2 * TILE_CYCLES
         };
-        START_CYCLES + all + mainloop + epilogue
+        let all = (tiles * of_tile).max(cached);
+        START_CYCLES + first + all + MAINLOOP_CYCLES + epilogue
     }
 }

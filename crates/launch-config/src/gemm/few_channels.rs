@@ -34,8 +34,10 @@ pub struct PadChannelsGeometry {
     pub columns: u32,
     /// Its channels.
     pub channels: u32,
-    /// Elements of the source from a sample, a slice, a channel, a row and a column to the next.
-    pub strides: [u64; 5],
+    /// Elements of the source from a sample and a slice to the next.
+    pub outer_strides: [u64; 2],
+    /// And from a channel, a row and a column.
+    pub strides: [u32; 3],
     /// Rows of a slice of the copy.
     pub padded_rows: u32,
     /// Its columns: whole vectors.
@@ -69,10 +71,13 @@ impl PadChannelsGeometry {
         is_channels_last: bool,
         copied: Copied,
     ) -> Option<Self> {
-        let [c, d, r, w] = [channels, slices, rows, columns].map(u64::from);
-        let strides = match is_channels_last {
-            true => [d * r * w * c, r * w * c, 1, w * c, c],
-            false => [c * d * r * w, r * w, d * r * w, w, 1],
+        // What a thread reads of a sample is found in 32 bits.
+        let row = channels.checked_mul(columns)?;
+        let slice = row.checked_mul(rows)?;
+        let sample = slice.checked_mul(slices)?;
+        let (outer, strides) = match is_channels_last {
+            true => (slice, [1, row, channels]),
+            false => (rows * columns, [rows * columns * slices, columns, 1]),
         };
         let [padded_rows, padded_columns] = copied.extents;
         let [joined_rows, joined_step] = copied.joined;
@@ -82,6 +87,7 @@ impl PadChannelsGeometry {
             rows,
             columns,
             channels,
+            outer_strides: [sample, outer].map(u64::from),
             strides,
             padded_rows,
             padded_columns,

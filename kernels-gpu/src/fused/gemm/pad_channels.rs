@@ -27,8 +27,8 @@ pub unsafe fn gemm_pad_channels<T: Storage>(x: *const T, y: *mut T, g: &PadChann
     let first = of_slices as usize * g.row_vectors() as usize;
     let (slice, row) = div_rem(of_slices, g.padded_rows);
     let (sample, slice) = div_rem(slice, g.sample_slices);
-    let [of_samples, of_slices, of_channels, of_rows, of_columns] =
-        g.strides.map(|stride| stride as usize);
+    let [of_samples, of_slices] = g.outer_strides.map(|stride| stride as usize);
+    let [of_channels, of_rows, of_columns] = g.strides;
     let start = sample as usize * of_samples + slice as usize * of_slices;
     let (column, mut of_pixel) = div_rem(of_row * VECTOR_VALUES, g.padded_channels);
     let (mut joined, mut channel) = div_rem(of_pixel, g.channels);
@@ -40,8 +40,8 @@ pub unsafe fn gemm_pad_channels<T: Storage>(x: *const T, y: *mut T, g: &PadChann
     unroll!(8, |i| {
         let row = first_row.wrapping_add(joined * g.joined_step);
         if column < g.columns && row < g.rows && joined < g.joined_rows {
-            let of_row = row as usize * of_rows + column as usize * of_columns;
-            values[i] = x.load_readonly(start + of_row + channel as usize * of_channels);
+            let of_slice = row * of_rows + column * of_columns + channel * of_channels;
+            values[i] = x.load_readonly(start + of_slice as usize);
         }
         channel += 1;
         if channel == g.channels {
