@@ -143,7 +143,7 @@ fn refusals(backend: Backend) -> Outcome {
         (
             "conv2d @no-such | group_norm scale max_pool2d clamp",
             "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, depthwise, \
-             gemm, implicit-gemm, direct, transposed, tensor, folded",
+             gemm, direct-nhwc, implicit-gemm, direct, transposed, tensor, folded",
         ),
         (
             "conv2d | group_norm scale @direct | max_pool2d clamp",

@@ -12,7 +12,7 @@ bugs! {
             "first: «start.wrapping_neg() % TILE_BYTES»," => "128";
     "fused/gemm/produce.rs":
         gemm_announces_too_few_bytes, gemm::matches::<f16>,
-            "full.arrive_expect(«memory.layout.stage_bytes»);" => "memory.layout.stage_bytes - 16";
+            "produce(memory, «g.tile_pixels * LINE_BYTES», of_tile, copy);" => "g.tile_pixels * LINE_BYTES - 16";
         gemm_fills_stages_that_are_read, gemm::matches::<f16>,
             "            «stages.empty(state.stage).wait(state.parity ^ 1);»\n" => "";
         gemm_filters_are_all_those_of_the_first_channels, gemm::matches::<f16>,
@@ -32,7 +32,7 @@ bugs! {
         gemm_rows_of_taps_end_late, gemm::matches_of_windows::<f16>,
             "if s == «conv.s» {" => "conv.s + 1";
         gemm_puts_all_taps_of_a_stage_to_its_start, gemm::matches_of_windows::<f16>,
-            "to.offset(part * «part_of_pixels»)" => "0";
+            "let of_part = «(g.tile_pixels << g.unit_shift) * wgmma::UNIT_BYTES»;" => "0";
     "fused/gemm/pad_channels.rs":
         gemm_pads_columns_behind_alone, gemm::matches_of_windows::<f16>,
             "column.wrapping_sub(«column_lead»)" => "0";
