@@ -34,7 +34,7 @@ fn labels(backend: Backend) -> Outcome {
         (5, 3, 16, false),
         (2, 1, 12, false),
     ] {
-        let chain = Chain::new(channels, [conv(filters, kernel), Layer::sigmoid().into()])?;
+        let chain = Chain::new(channels, [conv(filters, kernel), Layer::sigmoid()])?;
         let parameters = Parameters::init(&chain, 3)?;
         let values = data::signed(1, &[2, channels, 3, 9, 14][..]);
         for dtype in dtypes {

@@ -169,13 +169,12 @@ impl FewChannels {
             return None;
         }
         let joined = (1..=conv.r.min(LINE_VALUES)).filter_map(|rows| Self::with_joined(conv, rows));
-        let joined = joined.min_by_key(|few| {
-            let windows = conv.n * u64::from(conv.output_pixels());
+        joined.min_by_key(|few| {
+            let windows = (conv.n).saturating_mul(conv.output_pixels().into());
             let lines = u64::from(few.conv.taps()).saturating_mul(windows);
             let copied = few.input.elements() / LINE_COPIED;
             lines.saturating_add(copied)
-        });
-        joined
+        })
     }
 
     /// With this many rows of a filter in a line.
