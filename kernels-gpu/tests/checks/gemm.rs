@@ -56,7 +56,7 @@ fn table() -> [Row; 12] {
 }
 
 /// Windows of several elements, and few channels.
-fn windows() -> [Row; 16] {
+fn windows() -> [Row; 17] {
     rows! {
         // Windows: of several samples in a tile, at all edges; two stages of a tap, the second one not full.
         [3, 72, 24], [1, 5, 9], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
@@ -84,6 +84,8 @@ fn windows() -> [Row; 16] {
         [2, 1, 8], [4, 5, 6], [3, 3, 3], padding([1; 3]), leaky_relu(0.25);
         [1, 2, 8], [1, 7, 40], [1, 1, 5], padding([0, 0, 2]);
         [1, 12, 16], [1, 6, 9], [1, 2, 9], dilation([1, 1, 2]), padding([0, 1, 8]), batch_norm();
+        // Rows of a line that are apart.
+        [1, 3, 8], [1, 11, 9], [1, 3, 3], dilation([1, 2, 1]), padding([0, 2, 1]);
     }
 }
 
