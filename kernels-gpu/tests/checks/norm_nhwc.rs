@@ -85,19 +85,31 @@ fn normalised<T: Storage, A: Storage>(
     let partials = run.empty::<f32>(statistics.norm.rows as usize * COUNTED_ELEMENTS)?;
     let of_row = statistics.moments_of_row() as u32;
     combine::whole(run, &moments, of_row, &partials)?;
-    let apply = statistics.apply();
-    let y = run.empty::<T>(x.len())?;
     let [weight, bias] = affine.map(optional);
-    let arguments = (
-        x.source(),
-        partials.source(),
-        weight,
-        bias,
-        optional(residual),
-        y.ptr(),
-        apply,
-        list,
-    );
-    run.launch(&NORM_NHWC, &labels, apply.shape(), arguments)?;
+    let with_parts = |apply: NormNhwcGeometry| {
+        let y = run.empty::<T>(x.len())?;
+        let arguments = (
+            x.source(),
+            partials.source(),
+            weight,
+            bias,
+            optional(residual),
+            y.ptr(),
+            apply,
+            list,
+        );
+        run.launch(&NORM_NHWC, &labels, apply.shape(), arguments)?;
+        Ok::<_, Failure>(y)
+    };
+    // As large tensors have them, a thread has several pixels.
+    let apply = statistics.apply();
+    let part_pixels = 16 * apply.lanes;
+    let longer = with_parts(NormNhwcGeometry {
+        part_pixels,
+        parts: apply.pixels.div_ceil(part_pixels),
+        ..apply
+    })?;
+    let y = with_parts(apply)?;
+    same_bits("parts of several pixels a thread", &longer, &y)?;
     Ok(y)
 }
