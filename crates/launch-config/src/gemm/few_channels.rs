@@ -169,11 +169,11 @@ impl FewChannels {
             return None;
         }
         let joined = (1..=conv.r.min(LINE_VALUES)).filter_map(|rows| Self::with_joined(conv, rows));
+        // Of one sample, so that the order of a sum does not depend on how many there are.
         joined.min_by_key(|few| {
-            let windows = (conv.n).saturating_mul(conv.output_pixels().into());
-            let lines = u64::from(few.conv.taps()).saturating_mul(windows);
-            let copied = few.input.elements() / LINE_COPIED;
-            lines.saturating_add(copied)
+            let lines = u64::from(few.conv.taps()) * u64::from(conv.output_pixels());
+            let copied = few.input.elements() / conv.n.max(1);
+            lines.saturating_mul(LINE_COPIED).saturating_add(copied)
         })
     }
 

@@ -140,6 +140,39 @@ fn few_channels_become_lines_of_whole_vectors() {
     assert_eq!(FewChannels::of(&whole), Ok(None));
 }
 
+/// The order of a sum does not depend on how many samples there are.
+#[test]
+fn rows_in_a_line_are_as_many_for_any_batch() {
+    for (channels, r, s, stride_w) in [(2, 5, 3, 1), (2, 5, 3, 2), (3, 3, 3, 1), (3, 7, 7, 2)] {
+        for p in 1..20 {
+            let lines = |n| {
+                let of = ConvGeometry {
+                    n,
+                    r,
+                    s,
+                    stride_w,
+                    h: p + r - 1,
+                    p,
+                    w: s,
+                    q: 1,
+                    ..conv([1, channels, 20, 7], 24, 3)
+                };
+                let few = FewChannels::of(&of)
+                    .expect("few vectors")
+                    .expect("few channels");
+                [few.conv.r, few.conv.group_c]
+            };
+            for n in [2, 3, 7, 64] {
+                assert_eq!(
+                    lines(n),
+                    lines(1),
+                    "{channels} channels, {r} rows, {p} of output"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn other_convolutions_are_refused() {
     let refused = |conv: &ConvGeometry| Gemm::new(conv, (false, false), 132, 227 << 10).is_err();
