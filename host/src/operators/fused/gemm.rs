@@ -72,8 +72,11 @@ impl Filters {
         }
         let conv = &gemm.geometry.conv;
         let (taps, channels) = (conv.taps(), conv.group_c);
-        let form = Preparation::ChannelsLast { taps, channels };
-        let of = (parameters.layer, form);
+        let padded = match &self {
+            Self::Padded(copy) => Some(*copy),
+            Self::InPlace | Self::Copied(_) => None,
+        };
+        let of = (parameters.layer, Preparation::ChannelsLast { padded });
         let extents = [conv.group_k, taps, channels].map(|extent| extent as usize);
         let append = |program: &mut ProgramBuilder, [weight]: [Option<Value>; 1]| {
             let weight = weight.expect("filters are not optional");

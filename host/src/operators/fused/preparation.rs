@@ -6,6 +6,7 @@
 use crate::error::Result;
 use crate::operators::Precision;
 use crate::program::{LaunchPlan, PreparedParameters, ProgramBuilder, Value};
+use launch_config::gemm::PadChannelsGeometry;
 use launch_config::implicit_gemm::GemmTile;
 
 /// The key of a layer's prepared parameters.
@@ -20,9 +21,9 @@ pub(crate) enum Preparation {
     FoldedArithmetic { first: usize },
     /// Parameters of the one-launch kernel of a convolution, a norm, a scale, a pool and a clamp.
     OneLaunch(Precision),
-    /// Filters with their channels last, of these extents. Those of few channels are padded in one of two
-    /// ways, by the size of the copy of the input.
-    ChannelsLast { taps: u32, channels: u32 },
+    /// Filters with their channels last. Those of few channels are padded, in a way that the extents of the
+    /// input decide, too.
+    ChannelsLast { padded: Option<PadChannelsGeometry> },
     /// Filters and bias of a class of phases of a transposed convolution.
     PhaseFilters { class: usize },
     /// Filters in the operand layout of an implicit GEMM.
