@@ -58,7 +58,7 @@ fn partitions_say_which_regions_and_which_rows() {
         (
             "conv2d @no-such | group_norm scale max_pool2d clamp",
             "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, depthwise, \
-             gemm, implicit-gemm, direct, transposed, tensor, folded",
+             gemm, direct-nhwc, implicit-gemm, direct, transposed, tensor, folded",
         ),
     ] {
         assert_eq!(ask(&chain, &FULL_85, text), expected, "{text}");
@@ -117,6 +117,7 @@ fn every_row_that_was_asked_is_kept() {
             "implicit-gemm: too few products for each value of the input to pay for its layout",
             "depthwise: filters of a group is 8, expected 1",
             "gemm: needs 16 bits, dense NHWC, and warpgroup MMA",
+            "direct-nhwc: needs 16 bits and dense NHWC",
             "implicit-gemm: too few products for each value of the input to pay for its layout",
             "direct: taken"
         ]
