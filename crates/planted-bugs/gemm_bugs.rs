@@ -39,7 +39,7 @@ bugs! {
         gemm_pads_with_the_next_pixel, gemm::matches_of_windows::<f16>,
             "if channel == «g.channels» {" => "g.channels + 1";
         gemm_joins_neighbouring_rows, gemm::matches_of_windows::<f16>,
-            "joined * «g.joined_step»" => "1";
+            "joined.wrapping_mul(«g.joined_step»)" => "1";
         gemm_pads_rows_behind_alone, gemm::matches_of_windows::<f16>,
             "wrapping_sub(«row_lead»)" => "0";
         gemm_copies_all_rows, gemm::matches_of_windows::<f16>,

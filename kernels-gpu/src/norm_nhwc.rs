@@ -219,7 +219,7 @@ pub unsafe fn norm_nhwc<T: Storage>(
         factors[c] = of_row.rstd(g.norm.eps) * value(g.norm.weight, weight, 1.0);
         biases[c] = value(g.norm.bias, bias, 0.0);
     });
-    // The next pixels are loaded before this one is computed, as many as half of the registers hold.
+    // The next pixels are loaded before this one is computed: one of f32, three of 16 bits.
     let load = |pixel: u32| {
         let [mut values, mut added] = [[T::from_f32(0.0); VECTOR_ELEMENTS]; 2];
         if pixel < place.end {

@@ -41,7 +41,7 @@ use crate::parts::unroll::unroll;
 type Words = [u32; VECTOR_ELEMENTS];
 
 /// Storage of which words are compared.
-pub(crate) trait Packed: Storage {
+pub(crate) trait WordMax: Storage {
     /// The words of a vector.
     const WORDS: usize;
 
@@ -58,7 +58,7 @@ pub(crate) trait Packed: Storage {
     fn unpack(words: Words) -> [Self; VECTOR_ELEMENTS];
 }
 
-impl Packed for f32 {
+impl WordMax for f32 {
     const WORDS: usize = 4;
     const NONE: u32 = f32::NEG_INFINITY.to_bits();
 
@@ -80,7 +80,7 @@ impl Packed for f32 {
 
 macro_rules! of_16_bits {
     ($($T:ty: $larger:path;)*) => {$(
-        impl Packed for $T {
+        impl WordMax for $T {
             const WORDS: usize = 2;
             const NONE: u32 = <$T>::NEG_INFINITY.to_bits() as u32 * 0x1_0001;
 
@@ -120,7 +120,7 @@ of_16_bits! {
 /// As for [`fn@super::pool`], but that `x` and `y` are channels last and start on 16 bytes; `g` is of maxima.
 /// Padding is at most half of a window, and no window starts behind the input.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = NHWC_MIN_BLOCKS)]
-pub unsafe fn max_pool_nhwc<T: Packed>(x: *const T, y: *mut T, g: &NhwcWindowGeometry) {
+pub unsafe fn max_pool_nhwc<T: WordMax>(x: *const T, y: *mut T, g: &NhwcWindowGeometry) {
     let (blocks, g) = (&g.blocks, &g.windows);
     let Some(place) = BlockPlace::of(blocks).of_thread(blocks) else {
         return;
@@ -173,7 +173,7 @@ type Maxima = [Words; OUTPUTS_PER_THREAD];
 
 /// The larger of each value of two vectors.
 #[inline(always)]
-fn larger<T: Packed>(mut a: Words, b: Words) -> Words {
+fn larger<T: WordMax>(mut a: Words, b: Words) -> Words {
     unroll!(4, |word| {
         if word < T::WORDS {
             a[word] = T::larger_word(a[word], b[word]);
@@ -187,7 +187,7 @@ fn larger<T: Packed>(mut a: Words, b: Words) -> Words {
 /// # Safety
 /// The row has columns. Each window has one that is not in the padding.
 #[inline(always)]
-unsafe fn with_columns<T: Packed, const COLUMNS: usize, const STRIDE: usize>(
+unsafe fn with_columns<T: WordMax, const COLUMNS: usize, const STRIDE: usize>(
     mut maxima: Maxima,
     row: &InputRow<T>,
     first: u32,
@@ -215,7 +215,7 @@ unsafe fn with_columns<T: Packed, const COLUMNS: usize, const STRIDE: usize>(
 /// # Safety
 /// The row has columns, and `g` is of maxima.
 #[inline(always)]
-unsafe fn with_taps<T: Packed>(
+unsafe fn with_taps<T: WordMax>(
     mut maxima: Maxima,
     row: &InputRow<T>,
     first: u32,

@@ -38,7 +38,8 @@ pub unsafe fn gemm_pad_channels<T: Storage>(x: *const T, y: *mut T, g: &PadChann
     let mut column = column.wrapping_sub(column_lead);
     let mut values = [T::from_f32(0.0); VECTOR_VALUES as usize];
     unroll!(8, |i| {
-        let row = first_row.wrapping_add(joined * g.joined_step);
+        // Behind the joined rows the product may wrap.
+        let row = first_row.wrapping_add(joined.wrapping_mul(g.joined_step));
         if column < g.columns && row < g.rows && joined < g.joined_rows {
             let of_slice = row * of_rows + column * of_columns + channel * of_channels;
             values[i] = x.load_readonly(start + of_slice as usize);
