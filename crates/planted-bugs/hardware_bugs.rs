@@ -93,15 +93,27 @@ bugs! {
             "Global::new(x, planes * inputs).slice(«plane * inputs», inputs);"
                 => "(plane as u32).wrapping_mul(inputs as u32) as usize";
     "parts/nhwc.rs":
-        nhwc_rows_are_found_in_32_bits, far_products::depthwise_nhwc,
+        nhwc_rows_are_found_in_32_bits, far_products_nhwc::depthwise,
             "[«row * elements» + channel, " => "(row as u32).wrapping_mul(elements as u32) as usize";
     "fused/depthwise/rolling.rs":
-        rolling_reads_in_32_bits, far_products::depthwise_nhwc,
+        rolling_reads_in_32_bits, far_products_nhwc::depthwise,
             "let offset = «pixel.wrapping_mul(conv.groups as usize)»;"
                 => "(pixel as u32).wrapping_mul(conv.groups) as usize";
-        rolling_writes_in_32_bits, far_products::depthwise_nhwc,
+        rolling_writes_in_32_bits, far_products_nhwc::depthwise,
             "        «pixel * conv.groups as usize» + self.channel as usize"
                 => "(pixel as u32).wrapping_mul(conv.groups) as usize";
+    "conv/nhwc.rs":
+        pixels_of_few_filters_are_found_in_32_bits, far_products_nhwc::few_filters,
+            "under[i] = «(samples[i] + element.unwrap_or(0) as usize) * channels»;"
+                => "(samples[i] as u32 + element.unwrap_or(0)).wrapping_mul(channels as u32) as usize";
+    "fused/gemm/pad_channels.rs":
+        pixels_of_few_channels_are_found_in_32_bits, far_products_nhwc::gemm,
+            "x.load_readonly(«start + of_slice as usize»);"
+                => "(start as u32).wrapping_add(of_slice) as usize";
+    "norm_nhwc.rs":
+        pixels_of_nhwc_norms_are_found_in_32_bits, far_norms::channels_last::<f16>,
+            "        «pixel * g.norm.channels as usize» + self"
+                => "(pixel as u32).wrapping_mul(g.norm.channels) as usize";
     "fused/implicit_gemm/reformat.rs":
         k_vectors_are_reformatted_from_32_bits, far_products::warp_specialized::<f16>,
             "            .slice(«first_plane * plane_elements», channels * plane_elements);"

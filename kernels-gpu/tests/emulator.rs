@@ -272,9 +272,10 @@ tests! {
     far_elements_are_found_by_series: checks::softmax::far, checks::layer_norm_rows::far;
     far_elements_are_found_by_norms:
         checks::far_norms::statistics::<f32>, checks::far_norms::resident::<f32>
-            => checks::far_norms::statistics::<f16>;
+            => checks::far_norms::statistics::<f16>, checks::far_norms::channels_last::<f16>;
     far_elements_are_found_by_convolutions:
-        checks::far_products::on_cores, checks::far_products::depthwise, checks::far_products::depthwise_nhwc;
+        checks::far_products::on_cores, checks::far_products::depthwise, checks::far_products_nhwc::depthwise,
+        checks::far_products_nhwc::few_filters, checks::far_products_nhwc::gemm;
     far_elements_are_found_by_products_on_tensor_cores:
         checks::far_products::warp_specialized::<f16>, checks::far_products::by_warpgroups::<f16>,
         checks::far_products::narrow::<F16x2>;

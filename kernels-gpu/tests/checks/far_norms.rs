@@ -2,10 +2,13 @@
 //! and the last of many comes to the bits that it comes to alone.
 
 use cuda_std::Storage;
-use launch_config::norm::{NormGeometry, PARTIAL_ELEMENTS};
+use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry, PARTIAL_ELEMENTS};
+use launch_config::norm_nhwc::NormNhwcGeometry;
+use launch_config::pointwise::OperandList;
 
 use super::super::kernels::fused::group_norm_scale_resident::GROUP_NORM_SCALE_RESIDENT;
 use super::super::kernels::group_norm::GROUP_NORM_STATS;
+use super::super::kernels::norm_nhwc::{NORM_NHWC, NORM_NHWC_MOMENTS};
 use super::far::number;
 use super::norm::EPS;
 use super::{Outcome, Run, Tensor, label};
@@ -67,5 +70,66 @@ pub(crate) fn resident<T: Storage>(run: &Run) -> Outcome {
     let first = (SAMPLES - 1) * ELEMENTS;
     of(SAMPLES)?.are("resident rows", first..first + ELEMENTS, |index| {
         alone[(index - first) as usize]
+    })
+}
+
+/// The last part of the last sample of a channels-last tensor: its statistics, and its norm.
+pub(crate) fn channels_last<T: Storage>(run: &Run) -> Outcome {
+    const CHANNELS: u64 = 8;
+    const PIXELS: u64 = 2_900;
+    const SAMPLES: u64 = 200_003;
+    const SAMPLE: u64 = CHANNELS * PIXELS;
+    let labels = [label::<T>()];
+    let launched = |n: u64| {
+        let norm = NormGeometry::new(n, CHANNELS as u32, 2, PIXELS, 0.0);
+        let statistics = NormNhwcGeometry::statistics(&norm).expect("whole vectors");
+        let x = run.computed::<T>(n * SAMPLE, |index| number(index % SAMPLE))?;
+        // Of one sample, all blocks.
+        let last = |g: &NormNhwcGeometry| -> Vec<u64> {
+            let grid = u64::from(g.shape().expect("few blocks").grid[0]);
+            (if n == 1 { 0 } else { grid - 1 }..grid).collect()
+        };
+        let moments = run.sparse::<f32>(statistics.moment_elements())?;
+        let arguments = (x.source(), moments.ptr(), statistics);
+        let (shape, blocks) = (statistics.shape(), last(&statistics));
+        run.launch_some(&NORM_NHWC_MOMENTS, &labels, shape, &blocks, arguments)?;
+
+        // Rows of mean 1 and variance 4.
+        let g = statistics.apply();
+        let (count, deviations) = (g.norm.row_elements as f32, 4.0 * g.norm.row_elements as f32);
+        let of = move |index| [count, 1.0, deviations, 0.0][index as usize % COUNTED_ELEMENTS];
+        let partials = run.computed::<f32>(g.norm.partial_elements(), of)?;
+        let y = run.sparse::<T>(n * SAMPLE)?;
+        let none = std::ptr::null();
+        let arguments = (
+            x.source(),
+            partials.source(),
+            none,
+            none,
+            none,
+            y.ptr(),
+            g,
+            OperandList::EMPTY,
+        );
+        run.launch_some(&NORM_NHWC, &labels, g.shape(), &last(&g), arguments)?;
+        let part = u64::from(g.parts - 1) * u64::from(g.part_pixels);
+        let first = (n - 1) * SAMPLE + part * CHANNELS;
+        y.are("norm", first..n * SAMPLE, |index| {
+            (number(index % SAMPLE) - 1.0) / 2.0
+        })?;
+        Ok::<_, super::Failure>(moments)
+    };
+    let alone = launched(1)?.values()?;
+    let first = (SAMPLES - 1) * alone.len() as u64;
+    // Of each channel, the last part's.
+    let parts = alone.len() as u64 / CHANNELS / COUNTED_ELEMENTS as u64;
+    assert!(parts > 1);
+    let all = launched(SAMPLES)?;
+    (1..=CHANNELS).try_for_each(|channel| {
+        let end = first + channel * parts * COUNTED_ELEMENTS as u64;
+        let elements = end - COUNTED_ELEMENTS as u64..end;
+        all.are("statistics", elements, |index| {
+            alone[(index - first) as usize]
+        })
     })
 }

@@ -3,22 +3,16 @@
 
 use cuda_std::tensor_map::TensorMap;
 use cuda_std::{Label, Storage};
-use launch_config::batch_norm::FoldGeometry;
+use launch_config::KernelGeometry;
 use launch_config::conv::{ChannelTile, ConvGeometry, TILE_PIXELS};
 use launch_config::depthwise::DepthwiseGeometry;
-use launch_config::depthwise::nhwc::NhwcGeometry;
-use launch_config::depthwise::rolling::RollingGeometry;
 use launch_config::implicit_gemm::{
-    Epilogue, GemmConfig, GemmDevice, GemmTile, M32N128, RoundedEpilogue, W64N128, WARP_SPECIALIZED,
+    GemmConfig, GemmDevice, GemmTile, M32N128, W64N128, WARP_SPECIALIZED,
 };
-use launch_config::pointwise::OperandList;
-use launch_config::{AffineType, KernelGeometry, Presence};
 use op_spec::ConvSpec;
 
 use super::super::kernels::conv::CONV_DIRECT;
 use super::super::kernels::fused::depthwise::DEPTHWISE;
-use super::super::kernels::fused::depthwise::nhwc::DEPTHWISE_NHWC;
-use super::super::kernels::fused::depthwise::rolling::DEPTHWISE_NHWC_ROLLING;
 use super::super::kernels::fused::implicit_gemm::*;
 use super::far::number;
 use super::implicit_gemm::{DEVICE, Operand};
@@ -26,7 +20,7 @@ use super::implicit_gemm_launch::Ended;
 use super::{Outcome, Run, Tensor, label};
 
 /// Whole numbers from -1 to 1, as filters are made of.
-fn filters<T: Storage>(
+pub(super) fn filters<T: Storage>(
     run: &Run,
     g: &ConvGeometry,
 ) -> Result<(Vec<f32>, Tensor<T>), super::Failure> {
@@ -37,7 +31,7 @@ fn filters<T: Storage>(
 }
 
 /// Where a pixel of a plane of the input is, in elements.
-type InputIndex = fn(&ConvGeometry, plane: u64, pixel: u64) -> u64;
+pub(super) type InputIndex = fn(&ConvGeometry, plane: u64, pixel: u64) -> u64;
 
 /// That of dense inputs.
 fn dense(g: &ConvGeometry, plane: u64, pixel: u64) -> u64 {
@@ -45,7 +39,7 @@ fn dense(g: &ConvGeometry, plane: u64, pixel: u64) -> u64 {
 }
 
 /// That of channels-last inputs.
-fn channels_last(g: &ConvGeometry, plane: u64, pixel: u64) -> u64 {
+pub(super) fn channels_last(g: &ConvGeometry, plane: u64, pixel: u64) -> u64 {
     let channels = u64::from(g.input_channels());
     let (sample, channel) = (plane / channels, plane % channels);
     (sample * u64::from(g.input_pixels()) + pixel) * channels + channel
@@ -57,7 +51,12 @@ fn convolved(g: &ConvGeometry, filters: &[f32], index: u64) -> f32 {
 }
 
 /// The same for an input that lies as `index_of` says.
-fn convolved_of(g: &ConvGeometry, filters: &[f32], index: u64, index_of: InputIndex) -> f32 {
+pub(super) fn convolved_of(
+    g: &ConvGeometry,
+    filters: &[f32],
+    index: u64,
+    index_of: InputIndex,
+) -> f32 {
     let pixels = u64::from(g.output_pixels());
     let [p, q] = [g.p, g.q].map(u64::from);
     let (plane, pixel) = (index / pixels, index % pixels);
@@ -94,7 +93,7 @@ fn convolved_of(g: &ConvGeometry, filters: &[f32], index: u64, index_of: InputIn
 }
 
 /// `[n, c, k]`, extents of input and filter, groups.
-fn geometry<const D: usize>(
+pub(super) fn geometry<const D: usize>(
     [n, c, k]: [usize; 3],
     input: [usize; D],
     filter: [usize; D],
@@ -109,11 +108,11 @@ fn geometry<const D: usize>(
     problem.geometry().expect("planes below 2^31 elements")
 }
 
-fn inputs(g: &ConvGeometry) -> u64 {
+pub(super) fn inputs(g: &ConvGeometry) -> u64 {
     g.n * u64::from(g.input_channels()) * u64::from(g.input_pixels())
 }
 
-fn outputs(g: &ConvGeometry) -> u64 {
+pub(super) fn outputs(g: &ConvGeometry) -> u64 {
     g.n * u64::from(g.output_channels()) * u64::from(g.output_pixels())
 }
 
@@ -184,59 +183,6 @@ pub(crate) fn depthwise(run: &Run) -> Outcome {
     y.are("depthwise", all - 3..all, |index| {
         convolved(&g, &values, index)
     })
-}
-
-/// The same of channels-last tensors.
-pub(crate) fn depthwise_nhwc(run: &Run) -> Outcome {
-    let g = geometry([3, 8, 8], [1, 10_000, 70_001], [1, 3, 3], 8);
-    let x = run.computed::<f32>(inputs(&g), number)?;
-    let (values, weight) = filters::<f32>(run, &g)?;
-    let none = std::ptr::null();
-    macro_rules! launch_last {
-        ($family:expr, $labels:expr, $of:expr, $list:expr) => {{
-            let y = run.sparse::<f32>(outputs(&g))?;
-            let arguments = (
-                x.source(),
-                weight.source(),
-                none,
-                std::ptr::null(),
-                std::ptr::null(),
-                std::ptr::null(),
-                std::ptr::null(),
-                std::ptr::null(),
-                std::ptr::null(),
-                none,
-                y.ptr(),
-                $of,
-                FoldGeometry::NONE,
-                AffineType::F32,
-                Presence::ABSENT,
-                Epilogue::NONE,
-                $list,
-            );
-            let shape = $of.shape();
-            let last = u64::from(shape.expect("few blocks").grid[0]) - 1;
-            run.launch_some($family, $labels, shape, &[last], arguments)?;
-            y
-        }};
-    }
-    let runs = NhwcGeometry::new(&g).expect("a geometry");
-    let labels = [label::<f32>()];
-    let by_runs = launch_last!(&DEPTHWISE_NHWC, &labels, runs, OperandList::EMPTY);
-    let rolling = RollingGeometry::new(&g, 132).expect("a geometry");
-    let labels = [Label::Number(3), Label::Number(1), label::<f32>()];
-    let none = RoundedEpilogue::NONE;
-    let by_rolling = launch_last!(&DEPTHWISE_NHWC_ROLLING, &labels, rolling, none);
-    let (all, channels) = (outputs(&g), u64::from(g.output_channels()));
-    let pixels = u64::from(g.output_pixels());
-    for y in [by_runs, by_rolling] {
-        y.are("depthwise", all - 3 * channels..all, |index| {
-            let (pixel, channel) = (index / channels, index % channels);
-            let plane = pixel / pixels * channels + channel;
-            convolved_of(&g, &values, plane * pixels + pixel % pixels, channels_last)
-        })?;
-    }
-    Ok(())
 }
 
 /// On tensor cores, in warp-specialized tiles.

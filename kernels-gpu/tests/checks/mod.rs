@@ -41,6 +41,7 @@ pub(crate) mod far;
 pub(crate) mod far_norms;
 pub(crate) mod far_pools;
 pub(crate) mod far_products;
+pub(crate) mod far_products_nhwc;
 pub(crate) mod gate;
 pub(crate) mod gemm;
 pub(crate) mod implicit_gemm;
