@@ -148,7 +148,11 @@ impl ExecutionMode {
         let mode = |kind| {
             let (folds_scale, on_tensor_cores) = match &kind {
                 Kind::Model(strategy, math_mode) => (
-                    strategy.summary(graph).contains("@folded"),
+                    (strategy
+                        .partition
+                        .iter()
+                        .flat_map(|partition| partition.runs()))
+                    .any(|run| run.kernel.as_deref() == Some("folded")),
                     // Partitions that have a name say which kernels convolve, and those multiply one by one.
                     strategy
                         .has_precision()

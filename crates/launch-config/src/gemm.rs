@@ -412,7 +412,20 @@ impl fmt::Display for Gemm {
             } else {
                 ""
             }
-        )
+        )?;
+        let rows = match g.rows == Rows::WINDOWS {
+            true => "windows by im2col",
+            false => "a matrix of pixels",
+        };
+        write!(f, ", {rows}, {} buffers of results", g.buffers)?;
+        match self.few_channels {
+            Some(few) => write!(
+                f,
+                ", lines of {} values of a copy of the input",
+                few.conv.group_c
+            ),
+            None => Ok(()),
+        }
     }
 }
 

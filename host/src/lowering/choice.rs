@@ -46,7 +46,13 @@ impl Chosen {
             Producer::ImplicitGemm(gemm) => gemm.has_filters_in_place(),
             Producer::Gemm(gemm) => gemm.filters == FilterOrder::ChannelsLast,
             Producer::DirectNhwc(geometry) => geometry.filters_are_last(),
-            _ => false,
+            Producer::OneLaunch2d(_)
+            | Producer::OneLaunch3d(_)
+            | Producer::Depthwise(_)
+            | Producer::DepthwiseNhwc(_)
+            | Producer::Direct
+            | Producer::Transposed(_)
+            | Producer::Tensor => false,
         };
         reads.then(|| of.graph.parameters_of(self.layers[0])[0])
     }

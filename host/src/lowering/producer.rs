@@ -27,7 +27,7 @@ pub(super) enum Producer {
     OneLaunch2d(OneLaunch2d),
     /// The same, as in problem 79.
     OneLaunch3d(OneLaunch3d),
-    /// A convolution of one tap as a plain matrix product on tensor cores.
+    /// A convolution from NHWC to NHWC as a matrix product of its windows on tensor cores.
     Gemm(PlainGemm),
     /// A convolution as an implicit GEMM on tensor cores.
     ImplicitGemm(Gemm),
@@ -51,12 +51,19 @@ impl Producer {
         match self {
             Producer::ImplicitGemm(gemm) => Some(gemm.moments_of_row(row_channels)),
             Producer::Depthwise(geometry) => Some((row_channels * geometry.plane_blocks).into()),
-            _ => None,
+            Producer::OneLaunch2d(_)
+            | Producer::OneLaunch3d(_)
+            | Producer::Gemm(_)
+            | Producer::DepthwiseNhwc(_)
+            | Producer::DirectNhwc(_)
+            | Producer::Direct
+            | Producer::Transposed(_)
+            | Producer::Tensor => None,
         }
     }
 }
 
-/// The configuration in words; empty without one.
+/// The configuration in words; empty where there is nothing to choose.
 impl fmt::Display for Producer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -67,7 +74,9 @@ impl fmt::Display for Producer {
             }
             Producer::DepthwiseNhwc(kernel) => kernel.fmt(f),
             Producer::Transposed(transposed) => transposed.fmt(f),
-            _ => Ok(()),
+            Producer::OneLaunch2d(launch) => launch.fmt(f),
+            Producer::OneLaunch3d(launch) => launch.fmt(f),
+            Producer::DirectNhwc(_) | Producer::Direct | Producer::Tensor => Ok(()),
         }
     }
 }

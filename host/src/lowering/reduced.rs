@@ -27,10 +27,16 @@ use crate::operators::reduction::Steps;
 /// The rows and the columns of windows of which a reduction over space is made.
 const WINDOW_OF_SPACE: [usize; 2] = [4, 8];
 
+/// The refusal of other reductions.
+const OPERATIONS: Refusal =
+    Refusal::Needs("max, min, sum or mean over channels, or over all of space");
+
 /// A reduction of a convolution's results.
 #[derive(Debug, Clone, Copy)]
 struct Target {
     operation: ReductionOp,
+    /// The operation on the results of a tile.
+    in_tiles: ResultReduction,
     /// What a sum is divided by.
     divisor: f32,
     over: Over,
@@ -68,7 +74,9 @@ impl Target {
         let (operation, divisor) = match pool.pooled {
             Pooled::Maximum => (ReductionOp::Max, 1.0),
             Pooled::DividedBy(divisor) => (ReductionOp::Mean, divisor as f32),
-            _ => (ReductionOp::Mean, count as f32),
+            // No window has padding.
+            Pooled::Average { .. } => (ReductionOp::Mean, count as f32),
+            _ => return Err(Refusal::Needs("a max or an average pool")),
         };
         let is_side_by_side = (0..3).all(|axis| {
             let [input, window] = [pool.input[axis], window[axis]];
@@ -95,11 +103,7 @@ impl Target {
                 output: pool.output,
             },
         };
-        Ok(Self {
-            operation,
-            divisor,
-            over,
-        })
+        Self::new(operation, divisor, over)
     }
 
     fn of_axes(problem: &ReductionProblem, axes: usize) -> Result<Self, Refusal> {
@@ -108,28 +112,29 @@ impl Target {
         let of_space = &reduced[usize::from(channels)..];
         let space = !of_space.is_empty();
         let is_all = of_space.iter().copied().eq(2..axes);
-        if space && !is_all || problem.operation == ReductionOp::LogSumExp {
-            return Err(Refusal::Needs(
-                "max, min, sum or mean over channels, or over all of space",
-            ));
+        if space && !is_all {
+            return Err(OPERATIONS);
         }
-        Ok(Self {
-            operation: problem.operation,
-            divisor: match problem.operation {
-                ReductionOp::Mean => problem.count as f32,
-                _ => 1.0,
-            },
-            over: Over::Axes { channels, space },
-        })
+        let divisor = match problem.operation {
+            ReductionOp::Mean => problem.count as f32,
+            _ => 1.0,
+        };
+        Self::new(problem.operation, divisor, Over::Axes { channels, space })
     }
 
-    /// What the kernel does with a window.
-    fn in_tiles(&self) -> ResultReduction {
-        match self.operation {
+    fn new(operation: ReductionOp, divisor: f32, over: Over) -> Result<Self, Refusal> {
+        let in_tiles = match operation {
             ReductionOp::Max => ResultReduction::MAX,
             ReductionOp::Min => ResultReduction::MIN,
-            _ => ResultReduction::SUM,
-        }
+            ReductionOp::Sum | ReductionOp::Mean => ResultReduction::SUM,
+            _ => return Err(OPERATIONS),
+        };
+        Ok(Self {
+            operation,
+            in_tiles,
+            divisor,
+            over,
+        })
     }
 }
 
@@ -223,7 +228,7 @@ impl Tiling {
                     .map_err(|_| Refusal::Needs("reductions that are indexed with 32 bits"))?,
             }),
         };
-        let operation = target.in_tiles();
+        let operation = target.in_tiles;
         if further.is_some() && operation == ResultReduction::SUM && dtype != DType::F32 {
             return Err(Refusal::Needs("f32, for sums in several launches"));
         }

@@ -53,7 +53,11 @@ impl Lowered {
                 [Layout::Nhwc; 2]
             }
             Producer::Transposed(transposed) => [transposed.reads, transposed.writes],
-            _ => [Layout::Nchw; 2],
+            Producer::OneLaunch2d(_)
+            | Producer::OneLaunch3d(_)
+            | Producer::Depthwise(_)
+            | Producer::Direct
+            | Producer::Tensor => [Layout::Nchw; 2],
         };
         Self {
             producer,

@@ -81,12 +81,12 @@ impl Ceilings {
     /// The most operations per second of a convolution in this math mode, counting each
     /// multiplication and addition of its definition once.
     ///
-    /// The accurate mode runs on FMA units, or takes four products of f16 parts. The fast one has 11
+    /// The accurate mode runs on FMA units, or takes three products of f16 parts. The fast one has 11
     /// significant bits, which both tf32 and scaled f16 give.
     #[must_use]
     pub fn flop_per_s(&self, math_mode: MathMode) -> f64 {
         match math_mode {
-            MathMode::Accurate => self.fma_flop_per_s.max(self.f16_flop_per_s() / 4.0),
+            MathMode::Accurate => self.fma_flop_per_s.max(self.f16_flop_per_s() / 3.0),
             MathMode::Fast => self.mma_tf32_flop_per_s.max(self.f16_flop_per_s()),
             MathMode::Half => self.f16_flop_per_s(),
         }

@@ -29,9 +29,11 @@ impl ReducedChannels {
             return Err(refusal);
         };
         let reduction = OfChannels::new(reduction).ok_or(refusal)?;
-        if reduction.operation() == ReductionOp::LogSumExp {
+        let (ReductionOp::Max | ReductionOp::Min | ReductionOp::Sum | ReductionOp::Mean) =
+            reduction.operation()
+        else {
             return Err(Refusal::Needs("max, min, sum or mean as the reduction"));
-        }
+        };
         let [(_, function), (behind, Pointwise::Scale(_))] = form.list[..] else {
             return Err(refusal);
         };

@@ -1,5 +1,7 @@
 //! KernelBench problem 85 in one launch, and the launch that prepares its parameters.
 
+use std::fmt;
+
 use kernels_gpu::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
     CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE, CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA,
     CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD,
@@ -82,6 +84,23 @@ impl OneLaunch2d {
     /// Whether several blocks share a half of a sample.
     fn is_spread(&self) -> bool {
         self.config.blocks_per_half != 1
+    }
+}
+
+/// The configuration in words.
+impl fmt::Display for OneLaunch2d {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OneLaunch2dConfig {
+            stages, consumers, ..
+        } = self.config;
+        let spread = match self.is_spread() {
+            true => ", in a block each",
+            false => "",
+        };
+        write!(
+            f,
+            "{stages} stages, {consumers} consumer warpgroups for each half of a sample{spread}"
+        )
     }
 }
 

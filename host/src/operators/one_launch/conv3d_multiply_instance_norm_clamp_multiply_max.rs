@@ -1,5 +1,7 @@
 //! KernelBench problem 79 in one launch.
 
+use std::fmt;
+
 use kernels_gpu::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,
     CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA,
@@ -86,6 +88,17 @@ impl OneLaunch3d {
             let family = &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX;
             plan.launch(family, &[self.blocks.into(), format], shape)
         }
+    }
+}
+
+/// The configuration in words.
+impl fmt::Display for OneLaunch3d {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.on_warpgroups {
+            true => "warpgroup MMA",
+            false => "MMA of warps",
+        };
+        write!(f, "{unit}, {} blocks for each sample", self.blocks)
     }
 }
 
