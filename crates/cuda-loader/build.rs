@@ -1,7 +1,7 @@
-//! Gives the linker a `libcuda.so` that adds nothing, wherever this crate is built.
+//! Gives the linker an empty `libcuda.so`, so that this crate builds without a CUDA SDK.
 //!
-//! `cust`'s build script asks for `-lcuda`. Where a CUDA SDK is installed it says where that is; where none
-//! is, this does.
+//! `cust`'s build script asks for `-lcuda`. With a CUDA SDK, it also gives the folder of the SDK's library.
+//! Without one, this script gives the folder of the empty library.
 
 use std::path::Path;
 

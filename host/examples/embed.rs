@@ -1,4 +1,5 @@
-//! convfuse inside another program: parameters from a file, requests from several threads, one plan for each.
+//! Embeds convfuse in another program: parameters from a file, requests from several threads, a plan per
+//! thread.
 //!
 //! ```text
 //! cargo run --release --example embed
@@ -10,7 +11,7 @@ use std::thread;
 use convfuse::graph::presets::KernelBench85;
 use convfuse::{Device, Model, Options, Parameters, Tensor, data};
 
-/// What a worker is asked for: a batch of images.
+/// The shape of a request: a batch of images.
 const REQUEST: [usize; 4] = [4, 8, 64, 64];
 const WORKERS: u64 = 2;
 const REQUESTS_PER_WORKER: u64 = 3;
@@ -19,8 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::best();
     println!("device\n{}", device.info());
 
-    // Parameters come from a safetensors file under PyTorch's names. This one is made here, for want of a
-    // trained model.
+    // Parameters come from a safetensors file under PyTorch's names. Without a trained model, this example
+    // writes one.
     let chain = KernelBench85::default().chain()?;
     let file =
         std::env::temp_dir().join(format!("convfuse-embed-{}.safetensors", std::process::id()));
@@ -29,8 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::remove_file(&file)?;
     let model = model?;
 
-    // The model is shared. Each worker has a stream of its own, so their work overlaps on a GPU, and a plan,
-    // so that a request costs nothing but its launches.
+    // The model is shared. Each worker has its own stream, so their work overlaps on a GPU, and its own plan,
+    // so that a request only costs its launches.
     thread::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS)
             .map(|worker| {
@@ -51,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// The mean output of each of the worker's requests.
+/// Returns the mean output of each of the worker's requests.
 fn serve(device: &Device, model: &Model, worker: u64) -> convfuse::Result<Vec<f32>> {
     let stream = device.stream()?;
     let mut plan = model.plan(&stream, &REQUEST, &Options::default())?;
@@ -61,7 +62,7 @@ fn serve(device: &Device, model: &Model, worker: u64) -> convfuse::Result<Vec<f3
             let images = data::fill(100 * worker + request, REQUEST);
             let input = Tensor::from_array(&stream, &images)?;
             plan.execute(&input, &mut output)?;
-            // This waits for the worker's own stream, nothing else does.
+            // The copy waits for the worker's own stream only.
             Ok(output.to_array::<f32>()?.mean().unwrap_or(0.0))
         })
         .collect()

@@ -1,5 +1,5 @@
-//! Runs a whole network: its layers from a network file, its parameters from a safetensors file under
-//! PyTorch's names, on a batch that is made up.
+//! Runs a whole network on a made-up batch: layers from a network file, parameters from a safetensors file
+//! under PyTorch's names.
 //!
 //! In Python `convfuse.export(model, example, "resnet50")` writes both:
 //!
@@ -7,8 +7,8 @@
 //! cargo run --release --example network -- resnet50.json 32,3,224,224 resnet50.safetensors
 //! ```
 //!
-//! Without the second file the parameters are those of a network before training. The folder
-//! `examples/networks` has networks to try:
+//! Without the second file the network has initial (untrained) parameters. The folder `examples/networks` has
+//! networks to try:
 //!
 //! ```text
 //! cargo run --release --example network -- examples/networks/resnet.json 4,3,64,64
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         [file] => Model::load(&stream, &graph, file)?,
         _ => return Err("expected one file of parameters".into()),
     };
-    // All choices, kernels and memory for this shape. Running it only launches.
+    // The plan has all choices, kernels and memory for this shape. Executing it only launches.
     let mut plan = model.plan(&stream, &shape, &Options::default())?;
     let mut outputs = plan.outputs()?;
     let x = Tensor::from_array(&stream, &data::signed(1, &shape[..]))?;

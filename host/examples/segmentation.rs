@@ -1,7 +1,7 @@
-//! A segmentation network over a volume that is larger than what the network takes at a time.
+//! Runs a segmentation network over a volume that is larger than the network's input.
 //!
-//! Windows that overlap by half go through a U-Net, some in each batch. Their class probabilities are added
-//! up, weighted by a Gaussian around the middle of each window, so that no seams show.
+//! Windows that overlap by half go through a U-Net in batches. Their class probabilities are added up with
+//! the weights of a Gaussian around the middle of each window, so that no seams show.
 //!
 //! In Python `convfuse.export(model, example, "unet")` writes the network's two files:
 //!
@@ -9,7 +9,7 @@
 //! cargo run --release --example segmentation -- unet.json unet.safetensors 160,256,256 64,64,64
 //! ```
 //!
-//! Without arguments it writes a small U-Net, for want of a trained one. The volume is made up.
+//! Without arguments it writes a small, untrained U-Net. The volume is made up.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use convfuse::graph::{Graph, GraphError, Layer};
 use convfuse::{Device, Model, Options, Parameters, Tensor, data};
 use ndarray::{Array3, Array4, Array5, ArrayView4, Axis, Ix5, Slice, Zip, s};
 
-/// Windows of a batch.
+/// The number of windows of a batch.
 const BATCH: usize = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -45,13 +45,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Depth, height and width.
+/// Parses depth, height and width.
 fn extents(text: &str) -> Result<[usize; 3], Box<dyn Error>> {
     let extents: Result<Vec<usize>, _> = text.split(',').map(str::parse).collect();
     Ok(extents?.try_into().map_err(|_| "expected three extents")?)
 }
 
-/// Segments a volume that is made up.
+/// Segments a made-up volume.
 fn run(
     network: &Path,
     parameters: &Path,
@@ -78,7 +78,7 @@ fn run(
     Ok(())
 }
 
-/// The most probable class of each voxel.
+/// Returns the most probable class of each voxel.
 fn segment(
     model: &Model,
     scan: ArrayView4<'_, f32>,
@@ -134,7 +134,8 @@ fn segment(
             all.len()
         );
     }
-    // Each voxel has the same sum of weights in all classes, so dividing by it changes no maximum.
+    // The sum of weights of a voxel is the same for all classes, so dividing by it does not change the
+    // maximum.
     assert!(
         weight.iter().all(|&weight| weight > 0.0),
         "windows cover the volume"
@@ -148,7 +149,7 @@ fn segment(
     Ok(most)
 }
 
-/// The part of the scan that a window sees.
+/// Returns the part of the scan inside a window.
 fn at(scan: ArrayView4<'_, f32>, place: [usize; 3], window: [usize; 3]) -> ArrayView4<'_, f32> {
     let mut part = scan;
     for axis in 0..3 {
@@ -158,7 +159,7 @@ fn at(scan: ArrayView4<'_, f32>, place: [usize; 3], window: [usize; 3]) -> Array
     part
 }
 
-/// The first voxels of windows that overlap by half at least, and cover the volume.
+/// Returns the first voxels of windows that overlap by at least half and cover the volume.
 fn places(volume: [usize; 3], window: [usize; 3]) -> Vec<[usize; 3]> {
     let along = |axis: usize| {
         let last = volume[axis] - window[axis];
@@ -175,7 +176,7 @@ fn places(volume: [usize; 3], window: [usize; 3]) -> Vec<[usize; 3]> {
     all
 }
 
-/// Weights of a window's voxels, with an eighth of its extents as the deviation.
+/// Returns the weights of a window's voxels. The standard deviation is an eighth of each extent.
 fn gaussian(window: [usize; 3]) -> Array3<f32> {
     Array3::from_shape_fn(window, |(z, p, q)| {
         let distance = |axis: usize, at: usize| {
@@ -188,7 +189,7 @@ fn gaussian(window: [usize; 3]) -> Array3<f32> {
     })
 }
 
-/// Writes a small U-Net and its parameters, as they are before training.
+/// Writes a small U-Net and its initial (untrained) parameters.
 fn written(folder: &Path) -> Result<[PathBuf; 2], Box<dyn Error>> {
     let files = ["unet.json", "unet.safetensors"].map(|name| folder.join(name));
     let graph = unet()?;
@@ -197,7 +198,7 @@ fn written(folder: &Path) -> Result<[PathBuf; 2], Box<dyn Error>> {
     Ok(files)
 }
 
-/// Two levels, with a skip that is joined to what is upsampled.
+/// Builds a U-Net of two levels, with a skip connection that is concatenated to the upsampled tensor.
 fn unet() -> Result<Graph, GraphError> {
     let conv = |name: &str, channels| Layer::conv3d(name, channels, 3).padding(1).bias(false);
     let norm = |name: &str| Layer::instance_norm(name).affine(true);

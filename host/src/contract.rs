@@ -6,16 +6,16 @@ use launch_config::{Arch, LaunchShape};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// More threads than the kernel was compiled for, or than the device can run in a block.
+    /// More threads than the kernel was compiled for, or than a block can have on the device.
     #[error("{kernel}: block {block:?} has {actual} threads, limit {limit} ({owner})")]
     Threads {
         /// The kernel's symbol.
         kernel: &'static str,
-        /// The block asked for.
+        /// The requested block extents.
         block: [u32; 3],
-        /// Its number of threads.
+        /// The number of threads of the block.
         actual: u64,
-        /// The number allowed.
+        /// The largest allowed number of threads.
         limit: u32,
         /// The owner of the limit: kernel or device.
         owner: &'static str,
@@ -29,7 +29,7 @@ pub enum LaunchError {
         what: &'static str,
         /// `x`, `y` or `z`.
         axis: char,
-        /// The extent asked for.
+        /// The requested extent.
         actual: u32,
         /// The largest extent.
         limit: u32,
@@ -41,9 +41,9 @@ pub enum LaunchError {
     SharedMemory {
         /// The kernel's symbol.
         kernel: &'static str,
-        /// Bytes of the kernel's static arrays.
+        /// Bytes of the kernel's static shared memory.
         fixed: u32,
-        /// Bytes asked for at launch.
+        /// Bytes of dynamic shared memory requested at launch.
         dynamic: u32,
         /// The device's limit for one block.
         limit: u32,
@@ -56,17 +56,18 @@ pub(crate) struct Limits {
     pub(crate) threads: u32,
     pub(crate) block: [u32; 3],
     pub(crate) grid: [u32; 3],
-    /// Blocks of a cluster, along x; 1 without clusters.
+    /// The largest number of blocks of a cluster, along x; 1 on devices without clusters.
     pub(crate) cluster: u32,
     pub(crate) shared_bytes: u32,
 }
 
 impl Limits {
-    /// The blocks of a cluster that every device with clusters takes.
+    /// The cluster size in blocks that every device with clusters supports.
     pub(crate) const CLUSTER: u32 = 8;
 
-    /// The limits of an emulated device of this architecture: those of every device from compute capability
-    /// 8.0 on, with the shared memory of an A100, an H100 or a B200. Kernels for Hopper alone use clusters.
+    /// Returns the limits of an emulated device of this architecture. They hold for every device from compute
+    /// capability 8.0 on; shared memory is that of an A100, an H100 or a B200. Only Hopper kernels use
+    /// clusters.
     pub(crate) const fn emulated(arch: Arch) -> Limits {
         let (shared_kib, cluster) = match arch {
             Arch::Sm90 => (227, Self::CLUSTER),

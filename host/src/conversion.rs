@@ -5,8 +5,8 @@ use crate::error::{At, Error, Result};
 use crate::program::ProgramBuilder;
 
 impl Tensor {
-    /// A dense, row-major tensor, aligned to 16 bytes, with the same elements: this tensor if it is one, else
-    /// a copy by one kernel on the tensor's stream.
+    /// Returns a dense, row-major tensor, aligned to 16 bytes, with the same elements. A tensor that already
+    /// is one is returned as it is; else one kernel on the tensor's stream makes a copy.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); [`Error::Spec`](crate::Error::Spec) for more than
@@ -33,11 +33,10 @@ impl Tensor {
         self.copied(self.dtype())
     }
 
-    /// The same elements in row-major order under another shape: over the same memory if they are contiguous,
-    /// else over the memory of [`contiguous`](Self::contiguous).
-    ///
+    /// Returns the same elements in row-major order under another shape. A contiguous tensor shares its
+    /// memory with the result; any other tensor is first made [`contiguous`](Self::contiguous).
     /// # Errors
-    /// [`Error::BadReshape`](crate::Error::BadReshape) for another number of elements; those of
+    /// [`Error::BadReshape`](crate::Error::BadReshape) if the number of elements differs; the errors of
     /// [`contiguous`](Self::contiguous).
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
         if let Some(view) = self.reshaped(shape)? {
@@ -47,9 +46,9 @@ impl Tensor {
         Ok(dense.expect("what is contiguous has any shape"))
     }
 
-    /// The elements as `dtype`, rounded to nearest, ties to even: this tensor if it has that type, else a
-    /// contiguous copy by one kernel on the tensor's stream. *NaN* stays NaN; values beyond the type's range
-    /// become infinite.
+    /// Converts the elements to `dtype`, rounding to nearest, ties to even. A tensor of that type is returned
+    /// as it is; else one kernel on the tensor's stream makes a contiguous copy. *NaN* stays NaN; values
+    /// beyond the type's range become infinite.
     ///
     /// # Errors
     /// As [`contiguous`](Self::contiguous).
@@ -60,12 +59,12 @@ impl Tensor {
         }
     }
 
-    /// The elements for use on `stream`: by [`on`](Self::on) for a stream of the tensor's device, else a copy
-    /// on the stream's device. The host does not wait for a copy from GPU to GPU; for all other copies it
-    /// does.
+    /// Makes the elements available on `stream`. For a stream of the tensor's device this is
+    /// [`on`](Self::on); else the elements are copied to the stream's device. The host waits for the copy,
+    /// except from GPU to GPU.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); those of [`contiguous`](Self::contiguous), and
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); the errors of [`contiguous`](Self::contiguous);
     /// errors of earlier work on the tensor's stream.
     pub fn to(&self, stream: &Stream) -> Result<Tensor> {
         match self.device() == stream.device() {
@@ -74,15 +73,15 @@ impl Tensor {
         }
     }
 
-    /// The tensors joined along an axis, contiguous, on the stream of the first one, as
-    /// [`torch.cat`](https://docs.pytorch.org/docs/stable/generated/torch.cat.html). Along the first axis
-    /// each is copied once; along another, all are copied three times where they do not lie in memory with
-    /// that axis outermost.
+    /// Joins tensors along an axis, as
+    /// [`torch.cat`](https://docs.pytorch.org/docs/stable/generated/torch.cat.html) does. The result is
+    /// contiguous, on the stream of the first tensor. Along the first axis each tensor is copied once. Along
+    /// another axis all are copied three times, unless that axis is outermost in memory.
     ///
     /// # Errors
     /// [`Error::NoTensors`], [`Error::NoSuchAxis`]; [`Error::ShapeMismatch`] for tensors that differ in
     /// another axis, [`Error::DTypeMismatch`], [`Error::DeviceMismatch`]; [`Error::InCapture`] for a stream
-    /// in capture; those of [`contiguous`](Self::contiguous).
+    /// in capture; the errors of [`contiguous`](Self::contiguous).
     ///
     /// # Examples
     /// ```
@@ -102,7 +101,7 @@ impl Tensor {
         };
         let (stream, dtype, rank) = (first.stream(), first.dtype(), first.shape().len());
         must_be_axis(AT.0, axis, rank)?;
-        // The axis outermost.
+        // The order of axes with the joined axis outermost.
         let mut axes: Vec<usize> = (0..rank).collect();
         axes[..=axis].rotate_right(1);
         let mut extent = 0usize;
@@ -129,7 +128,7 @@ impl Tensor {
         all.permute(&axes)?.contiguous()
     }
 
-    /// A contiguous copy as `dtype`, or this tensor if it is contiguous and has that type.
+    /// Makes a contiguous copy as `dtype`, or returns this tensor if it is contiguous and has that type.
     fn copied(&self, dtype: DType) -> Result<Tensor> {
         let order = self.order()?;
         if order == Order::Dense && self.dtype() == dtype {

@@ -2,8 +2,8 @@
 //!
 //! Element `i` of seed `s`, in row-major order, depends on `s` and `i` alone, see [`op_spec::data`].
 //!
-//! If memory for an array is lacking, [`fill`], [`signed`] and [`normal`] panic. [`try_fill`], [`try_signed`]
-//! and [`try_normal`] return an error; they are for shapes from user input.
+//! [`fill`], [`signed`] and [`normal`] panic if there is not enough memory. [`try_fill`], [`try_signed`] and
+//! [`try_normal`] return an error instead; use them for shapes from user input.
 //!
 //! # Examples
 //! ```
@@ -21,22 +21,23 @@ use op_spec::data::uniform;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve};
 
-/// An array of uniform values in [0, 1).
+/// Returns an array of uniform values in [0, 1).
 pub fn fill<E: IntoDimension>(seed: u64, shape: E) -> Array<f32, E::Dim> {
     there_is_memory(try_fill(seed, shape))
 }
 
-/// An array of uniform values in [-1, 1).
+/// Returns an array of uniform values in [-1, 1).
 pub fn signed<E: IntoDimension>(seed: u64, shape: E) -> Array<f32, E::Dim> {
     there_is_memory(try_signed(seed, shape))
 }
 
-/// An array of normally distributed values, mean 0 and deviation 1 (Box and Muller's transform).
+/// Returns an array of normally distributed values with mean 0 and standard deviation 1 (Box-Muller
+/// transform).
 pub fn normal<E: IntoDimension>(seed: u64, shape: E) -> Array<f32, E::Dim> {
     there_is_memory(try_normal(seed, shape))
 }
 
-/// [`fill`], with an error if memory is lacking.
+/// Like [`fill`], but returns an error if there is not enough memory.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
@@ -44,7 +45,7 @@ pub fn try_fill<E: IntoDimension>(seed: u64, shape: E) -> Result<Array<f32, E::D
     generate(shape, |index| uniform(seed, index))
 }
 
-/// [`signed`], with an error if memory is lacking.
+/// Like [`signed`], but returns an error if there is not enough memory.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
@@ -52,7 +53,7 @@ pub fn try_signed<E: IntoDimension>(seed: u64, shape: E) -> Result<Array<f32, E:
     generate(shape, |index| op_spec::data::signed(seed, index))
 }
 
-/// [`normal`], with an error if memory is lacking.
+/// Like [`normal`], but returns an error if there is not enough memory.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
@@ -66,7 +67,8 @@ fn there_is_memory<D>(array: Result<Array<f32, D>>) -> Array<f32, D> {
 
 fn generate<E: IntoDimension>(shape: E, value: impl Fn(u64) -> f32) -> Result<Array<f32, E::Dim>> {
     let shape = shape.into_dimension();
-    // The product of an array's non-zero extents must not overflow, even if another extent is 0.
+    // ndarray requires that the product of the non-zero extents does not overflow, even if another extent is
+    // 0.
     let product = |product: usize, &extent: &usize| product.checked_mul(extent.max(1));
     let addressed = shape.slice().iter().try_fold(size_of::<f32>(), product);
     if addressed.is_none_or(|bytes| isize::try_from(bytes).is_err()) {

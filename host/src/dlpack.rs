@@ -35,10 +35,10 @@ use crate::error::{Error, Result};
 
 const FROM: &str = "from_dlpack";
 
-/// A tensor in DLPack's form with version and flags, which it owns.
+/// A tensor in DLPack's form with version and flags; the handle owns it.
 pub type Versioned = ManagedBox<DLManagedTensorVersioned>;
 
-/// A tensor in DLPack's older form, which it owns.
+/// A tensor in DLPack's older form; the handle owns it.
 pub type Legacy = ManagedBox<DLManagedTensor>;
 
 /// One of DLPack's two forms.
@@ -51,7 +51,7 @@ mod sealed {
     use super::{DLManagedTensor, DLManagedTensorVersioned};
 
     pub trait Sealed {
-        /// Its major version, if it has one.
+        /// The major version of the form, if it has one.
         fn major(&self) -> Option<u32>;
     }
 
@@ -69,22 +69,22 @@ mod sealed {
 }
 
 impl Tensor {
-    /// A tensor over another library's memory, with its strides and its offset. The deleter is called when
-    /// the owner of [`from_raw_parts`](Self::from_raw_parts) would be dropped. A tensor that is flagged as
-    /// read-only cannot be the output of a plan.
+    /// Creates a tensor over another library's memory, with its strides and its offset. The deleter is called
+    /// when the owner of [`from_raw_parts`](Self::from_raw_parts) would be dropped. A tensor that is flagged
+    /// as read-only cannot be the output of a plan.
     ///
     /// # Errors
-    /// [`Error::DeviceMismatch`] if it is not on the stream's device: DLPack's `kDLCPU`, or `kDLCUDA` with
-    /// the GPU's ordinal as the driver counts. [`Error::ForeignDType`] for elements other than f32, f16 and
+    /// [`Error::DeviceMismatch`] if the memory is not on the stream's device: DLPack's `kDLCPU`, or `kDLCUDA`
+    /// with the driver's ordinal of the GPU. [`Error::ForeignDType`] for elements other than f32, f16 and
     /// bf16, or more than one lane; [`Error::ForeignVersion`]; [`Error::ForeignTensor`] for an invalid
-    /// description; those of [`from_raw_parts`](Self::from_raw_parts).
+    /// description; the errors of [`from_raw_parts`](Self::from_raw_parts).
     ///
     /// # Safety
     /// The producer obeys DLPack, and its deleter may be called on any thread. The memory is used in the
-    /// order of `stream`: its writes are complete, or queued in that order. Else as
-    /// [`from_raw_parts`](Self::from_raw_parts), whose rules hold for the producer, too.
+    /// order of `stream`: earlier writes are complete, or queued in that order. All other rules of
+    /// [`from_raw_parts`](Self::from_raw_parts) hold, for the producer too.
     pub unsafe fn from_dlpack<M: Form>(stream: &Stream, lent: ManagedBox<M>) -> Result<Tensor> {
-        // Checked first, because other major versions have other fields.
+        // The version is checked first, because other major versions have other fields.
         if let Some(major) = lent.major()
             && major != DLPACK_MAJOR_VERSION
         {
@@ -115,8 +115,8 @@ impl Tensor {
         let pointer = tensor.data.wrapping_byte_add(offset);
         let is_read_only = lent.flags().contains(DlpackFlags::READ_ONLY);
         let owner = Box::new(Lender(lent));
-        // SAFETY: the caller's promise; the producer's, that shape and strides stay in the memory until the
-        // deleter is called.
+        // SAFETY: the caller's promise; and the producer promises that shape and strides stay in memory until
+        // the deleter is called.
         let tensor = unsafe {
             let strides = strides.as_deref();
             Tensor::from_raw_parts(stream, pointer, &shape, strides, dtype, owner)?
@@ -127,13 +127,13 @@ impl Tensor {
         })
     }
 
-    /// The tensor for another library, over the same memory, which the result keeps alive. The elements must
-    /// not be written, as the flag of [`Versioned`] says. They are used in the order of the tensor's
-    /// [`stream`](Self::stream), or after it. The deleter may be called on any thread, once that work is
-    /// queued.
+    /// Exports the tensor to another library. The result shares and keeps alive the memory. The other library
+    /// must not write the elements, as the flag of [`Versioned`] says. It uses them in the order of the
+    /// tensor's [`stream`](Self::stream), or after it. The deleter may be called on any thread, once that
+    /// work is queued.
     ///
     /// # Errors
-    /// Those of [`as_raw`](Self::as_raw).
+    /// The errors of [`as_raw`](Self::as_raw).
     pub fn to_dlpack<M: Form>(&self) -> Result<ManagedBox<M>> {
         let (code, bits) = match self.dtype() {
             DType::F32 => (DLDataTypeCode::FLOAT, 32),
@@ -149,7 +149,7 @@ impl Tensor {
         )
         .device(name_of(self.device()))
         .dtype(DLDataType::scalar(code, bits));
-        // SAFETY: the tensor behind the builder keeps the memory, in which all its elements are.
+        // SAFETY: the tensor behind the builder keeps the memory alive, and all elements lie in it.
         let builder = unsafe { builder.data(pointer) };
         let wrong = |error| Error::ForeignTensor {
             operator: "to_dlpack",
@@ -161,7 +161,7 @@ impl Tensor {
     }
 }
 
-/// The owner of memory that is lent to another library.
+/// The owner of memory that this library lends to another library.
 struct Lent(Tensor);
 
 impl Drop for Lent {
@@ -171,18 +171,17 @@ impl Drop for Lent {
     }
 }
 
-/// The owner of memory that another library lends.
+/// The owner of memory that another library lends to this one.
 struct Lender<M: ManagedTensorBase>(
     #[expect(dead_code, reason = "held to be dropped")] ManagedBox<M>,
 );
 
-// SAFETY: nothing but the deleter is used of it, which may be called on any thread, as `from_dlpack` was
-// promised.
+// SAFETY: only the deleter is used, and the caller of `from_dlpack` promised that any thread may call it.
 unsafe impl<M: ManagedTensorBase> Send for Lender<M> {}
-// SAFETY: as above; shared, nothing of it is used.
+// SAFETY: as above; a shared reference gives access to nothing.
 unsafe impl<M: ManagedTensorBase> Sync for Lender<M> {}
 
-/// A device as DLPack names it.
+/// Returns DLPack's name of a device.
 fn name_of(device: &Device) -> DLDevice {
     let ordinal = device.ordinal();
     ordinal.map_or(DLDevice::CPU, |ordinal| DLDevice::cuda(ordinal as i32))
@@ -203,7 +202,7 @@ fn on_device(actual: DLDevice, expected: &Device) -> Result<()> {
     })
 }
 
-/// The element type, if this library has it.
+/// Returns the element type, if this library supports it.
 fn dtype_of(dtype: DLDataType) -> Result<DType> {
     match (dtype.code, dtype.bits, dtype.lanes) {
         (DLDataTypeCode::FLOAT, 32, 1) => Ok(DType::F32),

@@ -21,7 +21,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Bytes an element takes.
+    /// Returns the size of an element in bytes.
     pub const fn size(self) -> usize {
         match self {
             DType::F32 => 4,
@@ -29,7 +29,7 @@ impl DType {
         }
     }
 
-    /// The nearest number that the type can hold, ties to even.
+    /// Rounds to the nearest number that the type can hold, ties to even.
     pub fn round(self, value: f32) -> f32 {
         match self {
             DType::F32 => value,
@@ -38,20 +38,21 @@ impl DType {
         }
     }
 
-    /// The same for a number in double precision, which is rounded once.
+    /// Rounds a double-precision number like [`round`](Self::round), in one rounding.
     pub(crate) fn round_f64(self, value: f64) -> f32 {
         let nearest = value as f32;
         let between = f64::from(nearest) - value;
         if self == DType::F32 || between == 0.0 || value.is_nan() {
             return self.round(nearest);
         }
-        // The number is between two of f32. The one whose last bit is 1 is no more a tie of the narrower type
-        // than the number is, and lies on the same side of each.
+        // The number lies between two neighbouring f32 values. Take the one whose last bit is 1 (round to
+        // odd). It is a tie of the narrower type only if the number is one, and it lies on the same side of
+        // every tie.
         let beyond = (between > 0.0) == (value > 0.0);
         self.round(f32::from_bits((nearest.to_bits() - u32::from(beyond)) | 1))
     }
 
-    /// Its name, also in kernel symbols.
+    /// Returns the type's name, which kernel symbols contain.
     const fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
@@ -60,7 +61,7 @@ impl DType {
         }
     }
 
-    /// The label of kernels for this type.
+    /// Returns the kernel label of this type.
     pub(crate) const fn label(self) -> Label {
         Label::Name(self.name())
     }
@@ -147,13 +148,13 @@ element!(f32, F32, f32::from, f32::from);
 element!(f16, F16, f16::to_f32, f16::from_f32);
 element!(bf16, BF16, bf16::to_f32, bf16::from_f32);
 
-/// The bytes of `values`.
+/// Returns the bytes of `values`.
 pub(crate) fn as_bytes<T: Element>(values: &[T]) -> &[u8] {
     // SAFETY: an element type has no padding, and the slice covers size_of_val(values) bytes.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-/// The bytes of `values`, to be overwritten.
+/// Returns the bytes of `values` for overwriting.
 pub(crate) fn as_bytes_mut<T: Element>(values: &mut [T]) -> &mut [u8] {
     // SAFETY: as in `as_bytes`; and every bit pattern is a value of an element type (sealed trait).
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
@@ -164,7 +165,7 @@ mod tests {
     use super::sealed::Sealed;
     use super::*;
 
-    /// Slices are rounded and widened to the same bits as single values.
+    /// Checks that slices are rounded and widened to the same bits as single values.
     fn many_are_as_one<T: Element + Sealed + PartialEq + fmt::Debug>() {
         let special = [f32::NAN, f32::INFINITY, -0.0, 65519.9, 65520.0, 1e-8, 6e-8];
         let ragged = (0..1021).map(|index| (index as f32 - 500.0) * 0.37);
@@ -182,8 +183,7 @@ mod tests {
         }
     }
 
-    /// Of the two neighbours of a number the nearer one is taken, and of a tie the even one, by the
-    /// definition.
+    /// The nearer of the two neighbours is taken, and the even one for a tie: the definition of the rounding.
     #[test]
     fn numbers_in_double_precision_are_rounded_once() {
         for (dtype, digits, least) in [(DType::F16, 10, -24), (DType::BF16, 7, -133)] {
@@ -202,7 +202,7 @@ mod tests {
                 }
             }
         }
-        // What a first rounding to f32 makes a tie of.
+        // A number that a first rounding to f32 turns into a tie.
         let above_tie = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
         assert_eq!(DType::F16.round_f64(above_tie), 1.0 + 2f32.powi(-10));
         assert_eq!(DType::F16.round(above_tie as f32), 1.0);

@@ -14,8 +14,9 @@ use crate::dtype::DType;
 
 /// The error type of the library.
 ///
-/// An error's text is whole: it has that of the error that it is made of, which is then no
-/// [`source`](std::error::Error::source); a source is a further cause, such as the system's.
+/// An error's text is complete: it includes the text of the error that it wraps. A wrapped error is therefore
+/// not repeated as the [`source`](std::error::Error::source). A source is a further cause, for example the
+/// operating system's error.
 ///
 /// # Examples
 /// ```
@@ -31,10 +32,10 @@ use crate::dtype::DType;
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// # What is left
+/// # State after an error
 /// A refused argument leaves the device untouched; a lack of memory leaves it usable. Only a fault *inside* a
-/// kernel ([`Error::Driver`] with an illegal address, say) makes a GPU's context unusable. The emulator
-/// recovers from faults, too.
+/// kernel ([`Error::Driver`] with an illegal address, say) makes a GPU's context unusable. The emulator also
+/// recovers from faults.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -42,60 +43,60 @@ pub enum Error {
     #[error(transparent)]
     Spec(#[from] op_spec::SpecError),
 
-    /// A file of parameters that cannot be read, or does not hold what a model needs.
+    /// A parameter file that cannot be read, or that lacks parameters of a model.
     #[error(transparent)]
     Weights(#[from] crate::tensor_file::TensorFileError),
 
-    /// Values that are not the parameters of a graph.
+    /// Values that do not match the parameters of a graph.
     #[error(transparent)]
     Parameters(#[from] crate::parameters::ParametersError),
 
-    /// Layers that are no graph, or an input that a graph refuses.
+    /// Layers that do not form a valid graph, or an input that a graph refuses.
     #[error(transparent)]
     Graph(#[from] op_spec::graph::GraphError),
 
-    /// Further inputs that are not those of a graph.
+    /// Further inputs (besides the first) that do not match the inputs of a graph.
     #[error(transparent)]
     Inputs(#[from] InputsError),
 
-    /// What is wrong with a further input of a graph as an argument: its shape, element type, device or order
-    /// in memory.
+    /// A further input of a graph that is refused as an argument, because of its shape, element type, device
+    /// or order in memory.
     #[error("input {name}: {error}")]
     NamedInput {
         /// The input.
         name: String,
-        /// What is wrong with it.
+        /// The error about this input.
         error: Box<Error>,
     },
 
-    /// No kernels implement a run of layers, or not those that were asked for by name.
+    /// No kernels implement a run of layers, or the kernels requested by name do not implement it.
     #[error("{layers}: no kernels{}: {reasons}", .asked.as_ref().map(|name| format!(" called {name}")).unwrap_or_default())]
     NoKernels {
         /// The operators of the run.
         layers: String,
-        /// The kernels that were asked for.
+        /// The names of the requested kernels.
         asked: Option<String>,
-        /// The refusal of each row of the table.
+        /// The reason why each row of the kernel table refuses the run.
         reasons: String,
     },
 
-    /// A model on an empty list of devices.
+    /// A model was given an empty list of devices.
     #[error("replicas: there are no devices, must be at least one")]
     NoDevices,
 
     /// A partition that was made for another graph.
     #[error("partition: covers {covered} layers, the model has {known}")]
     OtherPartition {
-        /// Layers that it covers.
+        /// The number of layers that the partition covers.
         covered: usize,
-        /// Layers of the graph.
+        /// The number of layers of the graph.
         known: usize,
     },
 
     /// No CUDA driver answers on this machine.
     #[error("gpu: {reason}")]
     NoDriver {
-        /// The libraries that were looked for, and the failures.
+        /// The libraries that were tried, with their failures.
         reason: String,
     },
 
@@ -104,16 +105,16 @@ pub enum Error {
     NoSuchDevice {
         /// The requested ordinal.
         ordinal: u32,
-        /// How many devices the driver sees.
+        /// The number of devices that the driver sees.
         count: u32,
     },
 
-    /// No properties are known of a device of this name.
+    /// A device name whose properties the library does not know.
     #[error("device is {name}, must be one of {known}")]
     UnknownDevice {
         /// The name.
         name: String,
-        /// The names of those that are known.
+        /// The names of all known devices.
         known: String,
     },
 
@@ -122,7 +123,7 @@ pub enum Error {
     TooOld {
         /// The device's name.
         name: String,
-        /// Its compute capability.
+        /// The device's compute capability.
         actual: (u32, u32),
         /// The lowest compute capability of this build's kernels.
         required: (u32, u32),
@@ -143,16 +144,16 @@ pub enum Error {
         log: String,
     },
 
-    /// A requested kernel instance that this build does not have.
+    /// A kernel instance that was requested but is not in this build.
     #[error("{kernel}: no instance has the labels {labels}")]
     NoInstance {
         /// The kernel's name.
         kernel: &'static str,
-        /// The labels that were asked for, such as element types.
+        /// The requested labels, such as element types.
         labels: String,
     },
 
-    /// This build has no such kernel for the device.
+    /// This build has no kernel of this name for the device.
     #[error("{kernel}: the PTX for {module} has no kernel of this name")]
     MissingKernel {
         /// The kernel's symbol.
@@ -166,9 +167,9 @@ pub enum Error {
     OutOfMemory {
         /// The device of the memory.
         device: String,
-        /// The size of the one allocation that failed.
+        /// The size in bytes of the allocation that failed.
         requested: u64,
-        /// The device's free memory, in words.
+        /// A description of the device's free memory.
         available: String,
     },
 
@@ -176,7 +177,7 @@ pub enum Error {
     #[error(transparent)]
     Launch(#[from] LaunchError),
 
-    /// A problem so large that its blocks do not fit a grid.
+    /// A problem that needs more blocks than a grid can have.
     #[error(
         "{operator}: the output needs more blocks than a grid has, limit {}",
         launch_config::MAX_BLOCKS
@@ -202,46 +203,46 @@ pub enum Error {
         operator: &'static str,
         /// The argument at fault.
         argument: &'static str,
-        /// Its device.
+        /// The argument's device.
         actual: String,
         /// The device of the other arguments.
         expected: String,
     },
 
-    /// Tensors of two element types met, or an array was asked for in another type.
+    /// Tensors of different element types met, or an array was requested in a type other than the tensor's.
     #[error("{operator}: {argument} is {actual}, must be {expected}")]
     DTypeMismatch {
         /// The operator's name.
         operator: &'static str,
         /// The argument at fault.
         argument: &'static str,
-        /// Its element type.
+        /// The argument's element type.
         actual: DType,
         /// The element type that the operator needs.
         expected: DType,
     },
 
-    /// An argument whose shape does not follow from the others.
+    /// An argument whose shape contradicts the other arguments.
     #[error("{operator}: {argument} has shape {actual:?}, must be {expected:?}")]
     ShapeMismatch {
         /// The operator's name.
         operator: &'static str,
         /// The argument at fault.
         argument: &'static str,
-        /// Its shape.
+        /// The argument's shape.
         actual: Vec<usize>,
         /// The shape that follows from the other arguments.
         expected: Vec<usize>,
     },
 
-    /// A tensor was to be overwritten that other handles still share, or that lives on another stream.
+    /// An output tensor that other handles still share, or that lives on another stream.
     #[error("{operator}: the {argument} {reason}")]
     TensorInUse {
         /// The operator's name.
         operator: &'static str,
         /// The argument at fault.
         argument: &'static str,
-        /// Why it cannot be overwritten.
+        /// The reason why the tensor cannot be overwritten.
         reason: &'static str,
     },
 
@@ -250,11 +251,11 @@ pub enum Error {
     Unsupported {
         /// The device.
         device: String,
-        /// What was asked for.
+        /// The requested feature.
         what: &'static str,
     },
 
-    /// A tensor that is not dense and row-major where kernels need it to be.
+    /// A tensor that is not dense and row-major, where kernels require it.
     #[error("{operator}: the {argument} is not contiguous")]
     NotContiguous {
         /// The operator's name.
@@ -273,7 +274,7 @@ pub enum Error {
         operator: &'static str,
         /// The argument at fault.
         argument: &'static str,
-        /// Its layout: the extents and strides in elements of its merged axes.
+        /// The argument's layout: the extents and strides, in elements, of its merged axes.
         actual: String,
         /// The expected layout.
         expected: String,
@@ -290,7 +291,7 @@ pub enum Error {
         start: usize,
         /// The index after the last.
         end: usize,
-        /// From one index to the next.
+        /// The distance between two indices.
         step: usize,
         /// The extent of the axis.
         extent: usize,
@@ -303,45 +304,45 @@ pub enum Error {
         operator: &'static str,
         /// The axis, counted from 0.
         axis: usize,
-        /// Axes of the tensor.
+        /// The number of axes of the tensor.
         rank: usize,
     },
 
-    /// Axes that are not each axis of a tensor once.
+    /// A list of axes that is not a permutation of the tensor's axes.
     #[error("permute: axes are {axes:?}, must be each axis once of a tensor of rank {rank}")]
     NoPermutation {
         /// The axes that were given.
         axes: Vec<usize>,
-        /// Axes of the tensor.
+        /// The number of axes of the tensor.
         rank: usize,
     },
 
-    /// A shape of another number of elements than the tensor's.
+    /// A shape whose number of elements differs from the tensor's.
     #[error(
         "reshape: the tensor has shape {actual:?}, shape {wanted:?} must have as many elements"
     )]
     BadReshape {
         /// The tensor's shape.
         actual: Vec<usize>,
-        /// The shape that was asked for.
+        /// The requested shape.
         wanted: Vec<usize>,
     },
 
-    /// An operator on an empty list of tensors.
+    /// An operator was given an empty list of tensors.
     #[error("{operator}: there are no tensors, must be at least one")]
     NoTensors {
         /// The operator's name.
         operator: &'static str,
     },
 
-    /// An address that is not aligned for the element type, or for an output of kernels.
+    /// An address that is not aligned for the element type, or for a kernel's output.
     #[error("{operator}: address {address:#x} is no multiple of {alignment}")]
     Misaligned {
         /// The operator's name.
         operator: &'static str,
         /// The address.
         address: usize,
-        /// Bytes of an element, or of a vector access.
+        /// The required alignment: the bytes of an element or of a vector access.
         alignment: usize,
     },
 
@@ -359,16 +360,16 @@ pub enum Error {
     ForeignDType {
         /// DLPack's type code.
         code: u8,
-        /// Bits of a number.
+        /// Bits of one lane.
         bits: u8,
-        /// Numbers of an element.
+        /// Lanes (numbers) of one element.
         lanes: u16,
     },
 
     /// A DLPack version that this library does not support.
     #[error("from_dlpack: the tensor is of DLPack's major version {actual}, must be {expected}")]
     ForeignVersion {
-        /// Its major version.
+        /// The major version of the tensor.
         actual: u32,
         /// The supported version.
         expected: u32,
@@ -377,20 +378,20 @@ pub enum Error {
     /// An invalid DLPack description, or a tensor that DLPack cannot describe.
     #[error("{operator}: {error}")]
     ForeignTensor {
-        /// What was asked for.
+        /// The name of the operation.
         operator: &'static str,
-        /// What is wrong with it.
+        /// The defect of the description.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
 
     /// An operation that a graph cannot contain, on a stream in capture.
     #[error("gpu: a stream in capture cannot {what}; do it before the capture")]
     InCapture {
-        /// What was asked for.
+        /// The refused operation.
         what: &'static str,
     },
 
-    /// The default stream of one thread, used in another thread, where it has no handle.
+    /// The default stream of one thread was used in another thread, where it has no handle.
     #[error("gpu: the default stream of another thread cannot be used in this one; make a stream")]
     OtherThread,
 
@@ -400,8 +401,8 @@ pub enum Error {
     )]
     Forked,
 
-    /// A stream in capture was to read a tensor of another stream that it has not read before: a graph cannot
-    /// wait for work outside of it.
+    /// A stream in capture had to read a tensor of another stream for the first time. A graph cannot wait for
+    /// work outside of it.
     #[error(
         "gpu: a stream in capture cannot wait for a tensor of another stream; read it on this stream before the capture"
     )]
@@ -409,9 +410,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the device is unusable for the rest of this process, after a fault of a kernel or of the
-    /// hardware: the driver answers every further call for the device with the same error. Host data is
-    /// unaffected. A new process can use the device, unless it is broken.
+    /// Returns whether the device is unusable for the rest of this process, after a fault of a kernel or of
+    /// the hardware. The driver then answers every further call for the device with the same error. Host data
+    /// is unaffected. A new process can use the device, unless the hardware is broken.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {
@@ -421,7 +422,7 @@ impl Error {
         }
     }
 
-    /// Of what would run on the CPU device.
+    /// Returns the error for a graph that would run on the CPU device.
     pub(crate) fn no_kernels_on_cpu(graph: &Graph) -> Error {
         Error::NoKernels {
             layers: graph.operators(),
@@ -431,13 +432,13 @@ impl Error {
     }
 }
 
-/// The argument that an error is about: the operator's name, and the argument's.
+/// The operator's name and the argument's name, for an error message.
 pub(crate) type At = (&'static str, &'static str);
 
 /// The library's result type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What helps against a tensor with another memory layout.
+/// Returns the advice for a tensor whose memory layout differs from the expected one.
 fn way_out(argument: &str) -> &'static str {
     match argument.starts_with("output") {
         true => "Plan::output() allocates one; Options::output_layout chooses among layouts",

@@ -1,10 +1,10 @@
-//! Graphs of layers: what a model computes.
+//! Graphs of layers: the computation of a model.
 //!
-//! A [`Layer`] is one of PyTorch's, with its attributes and the name under which its parameters are stored. A
-//! [`Graph`] has named values, which any number of layers take; a [`Chain`], made of a list of layers, is the
-//! simplest. Both are checked when they are made. Shapes follow from that of the first input, parameters are
-//! a table, and a chain can be written down as JSON. A [`Partition`] says which layers are to be computed
-//! together.
+//! A [`Layer`] is a PyTorch layer with its attributes and the name under which its parameters are stored. A
+//! [`Graph`] connects layers through named values; any number of layers can read a value. A [`Chain`] is a
+//! graph made of a list of layers. Both are checked when they are built. All shapes follow from the shape of
+//! the first input. A graph lists its parameters in a table, and a chain can be written as JSON. A
+//! [`Partition`] says which layers run together.
 //!
 //! # Examples
 //! A residual block, `relu(norm(conv(x)) + x)`:

@@ -10,19 +10,19 @@ use std::path::Path;
 use crate::dtype::Element;
 use system::System;
 
-/// A lack of host memory.
+/// An allocation that the host cannot serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NoMemory {
-    /// Bytes asked for.
+    /// The requested size in bytes.
     pub(crate) requested: u64,
-    /// The available memory, in words.
+    /// A description of the available memory.
     pub(crate) available: String,
 }
 
-/// An empty vector with room for `len` elements.
+/// Allocates an empty vector with room for `len` elements.
 ///
 /// # Errors
-/// [`NoMemory`] for more than the system grants or has.
+/// [`NoMemory`] if the system refuses the size or does not have it.
 pub(crate) fn reserve<T>(len: usize) -> Result<Vec<T>, NoMemory> {
     let mut values = Vec::new();
     reserve_in(&mut values, len)?;
@@ -43,7 +43,7 @@ pub(crate) fn resize<T: Element>(values: &mut Vec<T>, len: usize) -> Result<(), 
     Ok(())
 }
 
-/// `len` zeros. A large allocation takes memory only as it is written to.
+/// Allocates `len` zeros. The pages of a large allocation take memory only once they are written.
 ///
 /// # Errors
 /// As [`reserve`].
@@ -59,8 +59,8 @@ pub(crate) fn zeroed<T: Element>(len: usize) -> Result<Vec<T>, NoMemory> {
     if start.is_null() {
         return Err(refused(requested));
     }
-    // SAFETY: allocated by the global allocator with the layout of `len` elements, whose zero bits are the
-    // value 0.
+    // SAFETY: the global allocator allocated the memory with the layout of `len` elements, and zero bits are
+    // the value 0.
     Ok(unsafe { Vec::from_raw_parts(start.cast(), len, len) })
 }
 
@@ -75,8 +75,9 @@ fn bytes_of<T>(len: usize) -> u64 {
     (len as u64).saturating_mul(size_of::<T>() as u64)
 }
 
-/// Refuses more bytes than the process may have. A system that overcommits grants any request, and kills the
-/// process when it writes. Check the sum of several requests, of which each by itself may be small enough.
+/// Refuses a size in bytes that the process may not allocate. A system that overcommits grants any request,
+/// and kills the process when it writes. Callers with several requests pass the sum, because each one alone
+/// may be small enough.
 ///
 /// # Errors
 /// [`NoMemory`].

@@ -23,7 +23,7 @@ use crate::spec::{ArithmeticOp, ShuffleSpec};
 
 pub use crate::model::{explain_axes, forward_array_cut, launched_kernels, launches_axes};
 
-/// Checks that the host has this many bytes, for code that allocates infallibly.
+/// Checks that the host can allocate this many bytes, for code that allocates infallibly.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
@@ -31,8 +31,8 @@ pub fn must_have_memory(bytes: usize) -> Result<()> {
     Ok(host_memory::reserve::<u8>(bytes).map(drop)?)
 }
 
-/// Launches a kernel that belongs to no operator. It reads `input`, if there is one, and writes to `output`.
-/// `arguments` makes its arguments from their addresses.
+/// Launches a kernel that belongs to no operator. It reads `input`, if given, and writes `output`. The
+/// function `arguments` makes the kernel's arguments from their addresses.
 ///
 /// # Errors
 /// [`Error::TensorInUse`](crate::Error::TensorInUse),
@@ -40,8 +40,7 @@ pub fn must_have_memory(bytes: usize) -> Result<()> {
 /// launch contract is broken (nothing ran then); errors of a launch.
 ///
 /// # Safety
-/// The arguments are what the kernel's *Safety* section asks for, where the addresses have the bytes of their
-/// tensors.
+/// The arguments meet the kernel's *Safety* section. The bytes behind the addresses are the tensors' bytes.
 pub unsafe fn launch<A: KernelArgs>(
     stream: &Stream,
     kernel: &Instance<A>,
@@ -55,11 +54,12 @@ pub unsafe fn launch<A: KernelArgs>(
     let input = input.transpose()?;
     let address = (input.as_ref()).map_or(std::ptr::null(), |input| input.pointer());
     let arguments = arguments(address, output.output());
-    // SAFETY: input and output stay open until the launch is queued; the rest is the caller's to grant.
+    // SAFETY: input and output stay open until the launch is queued; the caller promises the rest.
     unsafe { stream.launch(kernel, shape, arguments) }
 }
 
-/// A strided view of a contiguous tensor's elements from index `first` on; `None` if it exceeds the tensor.
+/// Returns a strided view of a contiguous tensor, starting at element `first`; `None` if it exceeds the
+/// tensor.
 #[must_use]
 pub fn as_strided(
     tensor: &Tensor,
@@ -70,11 +70,11 @@ pub fn as_strided(
     tensor.restrided(first, shape, strides)
 }
 
-/// Calls the operator function of a single layer, with its parameters in PyTorch's order, or what it takes
-/// beside `x`. `options` are for convolutions.
+/// Calls the operator function of a single layer. `parameters` are its parameters in PyTorch's order, or its
+/// other inputs. `options` are for convolutions.
 ///
 /// # Errors
-/// Those of the function.
+/// The errors of the function.
 ///
 /// # Panics
 /// If a required parameter is missing.
@@ -103,7 +103,7 @@ pub fn layer(
         | Layer::Pad(_)
         | Layer::Gate(_)
         | Layer::Shuffle(_) => {
-            // What has a fixed number of axes may lack a batch.
+            // Layers with a fixed number of axes accept an input without a batch axis.
             use ShuffleSpec::{PixelShuffle, PixelUnshuffle};
             let lacks_batch = match layer {
                 Layer::Shuffle(PixelShuffle { .. } | PixelUnshuffle { .. }) => x.shape().len() == 3,
@@ -159,7 +159,7 @@ pub fn layer(
             else {
                 return arithmetic(x, layer.operation, weight());
             };
-            // In a chain that does not know its dimensions, values of channels have no extents of 1 behind.
+            // A chain with an unknown number of dimensions gives values of channels no trailing extents of 1.
             let mut shape = vec![1; x.shape().len() - 1];
             shape[0] = weight().shape()[0];
             let strides = vec![1; shape.len()];
@@ -186,19 +186,19 @@ fn arithmetic(x: &Tensor, operation: ArithmeticOp, other: &Tensor) -> Result<Ten
     }
 }
 
-/// Lower bounds for any implementation: bytes of inputs, output and parameters, each once, and operations of
-/// the convolutions.
+/// Returns lower bounds for any implementation: the bytes of inputs, output and parameters, each counted
+/// once, and the operations of the convolutions.
 #[must_use]
 pub fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType) -> (u64, u64) {
     let Work { bytes, flop } = Work::of_all(graph, problem, dtype);
     (bytes, flop)
 }
 
-/// Whether there are kernels for a graph on inputs of this shape under these options, on a device of these
-/// properties.
+/// Checks that there are kernels for a graph on inputs of this shape under these options, on a device of
+/// these properties.
 ///
 /// # Errors
-/// What the graph refuses; [`Error::NoKernels`](crate::Error::NoKernels),
+/// The errors of the graph; [`Error::NoKernels`](crate::Error::NoKernels),
 /// [`Error::OtherPartition`](crate::Error::OtherPartition).
 pub fn must_have_kernels(
     graph: &Graph,

@@ -49,41 +49,40 @@
 //! | | |
 //! |---|---|
 //! | [`graph::Layer`] | **all layers**, each with its constructor; [`graph`] puts them together |
-//! | [`guide`] | layers and attributes in one table, chain files, weights, layouts, math modes, troubleshooting |
+//! | [`guide`] | a table of all layers, chain files, weights, layouts, math modes, troubleshooting |
 //! | [`limits`] | **missing** operators and platforms, and what to do instead |
 //! | [`Device`], [`Stream`], [`Tensor`] | a GPU, the CPU or the emulator; work in order; arrays on a device |
-//! | [`Model`], [`Plan`], [`Options`] | graphs with parameters; one shape, prepared; math modes and partitions |
+//! | [`Model`], [`Plan`], [`Options`] | graphs with parameters; runs for one shape; math modes, partitions |
 //! | [`Parameters`], [`LoadOptions`] | weights and their files |
 //! | [`Replicas`], [`PinnedArray`] | several GPUs; host memory that GPUs copy by themselves |
 //! | [`ops`], [`spec`] | PyTorch's operators as functions on tensors; their attributes |
-//! | [`model::Explanation`] | the kernels that run, those that were considered, and the reasons |
+//! | [`model::Explanation`] | the chosen kernels, the rejected ones, and the reasons |
 //! | [`raw`], `dlpack` | memory, streams and allocators of other libraries |
 //! | [`Error`] | typed errors with the actual value and the rule that it breaks |
 //!
-//! The repository's `README.md` shows a whole project, which `convfuse new` writes, the command line, and
-//! figures of speed. `host/examples` has a server, `examples/chains` files of chains,
-//! `docs/chain.schema.json` their JSON Schema, `python` the package for PyTorch. `DESIGN.md` says how kernels
-//! are chosen.
+//! The repository's `README.md` shows a whole project (made by `convfuse new`), the command line, and figures
+//! of speed. `host/examples` has a server, `examples/chains` has chain files, `docs/chain.schema.json` is
+//! their JSON Schema, and `python` is the package for PyTorch. `DESIGN.md` says how kernels are chosen.
 //!
 //! # Features
 //!
 //! | feature | default | what |
 //! |---|---|---|
-//! | `emulator` | yes | `Device::emulator`, which runs the GPU's kernels on the CPU and checks each step; only authors of kernels need it |
+//! | `emulator` | yes | `Device::emulator` runs and checks GPU kernels on the CPU, for kernel authors |
 //! | `dlpack` | no | exchange of tensors with other libraries by DLPack |
 //!
 //! The features `lab` and `interleavings` are for the project's own tests, and may change at any time.
 //!
 //! # Building
 //! Rust 1.95 or later. Where no CUDA SDK is installed, the build script of `cust`, the binding to the driver,
-//! needs one entry in the `.cargo/config.toml` of the project that is built:
+//! needs one entry in the `.cargo/config.toml` of your project:
 //!
 //! ```toml
 //! [env]
 //! CUDA_LIBRARY_PATH = { value = ".cargo:/:/usr", relative = true } # one of these has a folder lib64
 //! ```
 //!
-//! Debug builds are fast on the CPU if the manifest of the project optimises the two crates that compute:
+//! Debug builds are fast on the CPU if your project's manifest optimises the two crates that compute:
 //!
 //! ```toml
 //! [profile.dev.package]
@@ -102,7 +101,7 @@
 //! | `convfuse::plan` | debug | the making of a plan (a span), its launches and its memory |
 //! | `convfuse::copy` | debug, trace | arrays copied in chunks; copies, with their bytes |
 //! | `convfuse::launch` | trace | launches: kernel, grid, block, shared memory, stream |
-//! | `convfuse::load` | debug | a kernel is loaded, from where and how long that took; or could not be kept for the next process |
+//! | `convfuse::load` | debug | a kernel is loaded (source and duration), or could not be cached |
 //! | `convfuse::memory` | debug, trace | memory that is allocated, freed, or trimmed |
 //! | `convfuse::fault` | error, debug | faults of the emulator; a lost device; failed driver calls |
 //!
@@ -138,7 +137,7 @@ mod device;
 pub mod dlpack;
 mod dtype;
 mod error;
-/// What a [`Fault`] of the emulator consists of.
+/// The parts of a [`Fault`] that the emulator reports.
 #[cfg(feature = "emulator")]
 pub mod fault {
     #[doc(inline)]
@@ -161,7 +160,7 @@ mod host_memory;
 #[doc = ""]
 #[doc = include_str!("guide.md")]
 pub mod guide {}
-/// What the library does not have, and what to do instead.
+/// Operators and platforms that the library lacks, and alternatives to them.
 #[doc = ""]
 #[doc = include_str!("limits.md")]
 pub mod limits {}
@@ -194,7 +193,7 @@ pub use error::{DriverError, Error, InputsError, Result};
 pub use launch_config::Arch;
 #[doc(inline)]
 pub use model::{Inputs, Model, Options, Plan, Replicas};
-/// The crate of the host's arrays, in the version that this crate takes them in.
+/// The crate of host arrays, in the version that this crate uses.
 pub use ndarray;
 pub use parameters::{
     GivenName, LayerTensor, MissingParameter, Parameters, ParametersError, ShapeMismatch,

@@ -1,31 +1,36 @@
-//! PyTorch-equal operators on tensors.
+//! Operators on tensors that compute the same functions as PyTorch's.
 //!
-//! Each operator checks shapes and attributes first (through [`spec`](crate::spec)), then allocates its
-//! output and queues its kernels on the stream of its input; the host does not wait. Parameters on other
-//! streams of the device are waited for on the device. Parameters on other devices, or of another element
-//! type than the input, are refused.
+//! Each operator first checks shapes and attributes (through [`spec`](crate::spec)). It then allocates its
+//! output and queues its kernels on the stream of its input; the host does not wait. If a parameter belongs
+//! to another stream of the device, the device waits for it. Parameters on other devices, or of another
+//! element type than the input, are refused.
 //!
 //! Tensors may have any strides. A tensor that is not dense, row-major and aligned to 16 bytes is copied
 //! first by one kernel. Results are dense, and their bits do not depend on the strides.
 //!
-//! Each operator has a function that appends its launches to a program. Models compose their programs from
-//! these; the functions here make a program of one operator and run it once.
+//! Each operator has an internal function that appends its launches to a program. Models compose their
+//! programs from these; a function of this module runs a program of one operator once.
 //!
 //! Elements may be `f32`, `f16` or `bf16`: storage differs, arithmetic is f32 in all cases. On the CPU
 //! device the same functions run the ndarray backend.
 //!
 //! # Numerics
 //!
-//! `|got - want| <= (4 + sqrt(L)) * eps * cond` against exact arithmetic, with `eps` = 2^-24 for f32 (and one
-//! rounding to the storage type on top), `L` the longest chain of additions into one number, and `cond` the
-//! operator's own condition: the sum of magnitudes for a convolution, their average for an average, `rstd *
-//! |weight| * (|x| + mean|x|) +
-//! |y| + |bias|` for a norm by statistics of its input, `|gain * x| + |shift|` for a batch norm. Maxima and clamps are exact; of the
-//! functions with exponentials the error is some ulps of the value, however small that is.
+//! `|got - want| <= (4 + sqrt(L)) * eps * cond` against exact arithmetic. `eps` is 2^-24 for f32; a 16-bit
+//! storage type adds one rounding. `L` is the longest chain of additions into one number. `cond` is the
+//! operator's own condition:
 //!
-//! That holds as long as intermediate values are in range. If a convolution's sum of magnitudes, or a norm's
-//! sum or sum of squared deviations, exceeds 3.4e38, or a stored intermediate value exceeds its type, a
-//! result may be infinite or NaN although the exact one is not.
+//! - a convolution: the sum of magnitudes;
+//! - an average pool: the average of magnitudes;
+//! - a norm by statistics of its input: `rstd * |weight| * (|x| + mean|x|) + |y| + |bias|`;
+//! - a batch norm: `|gain * x| + |shift|`.
+//!
+//! Maxima and clamps are exact. Functions with exponentials have an error of some ulps of the value, however
+//! small it is.
+//!
+//! The bound holds while intermediate values are in range. A result may be infinite or NaN although the exact
+//! one is not, if a convolution's sum of magnitudes, or a norm's sum or sum of squared deviations, exceeds
+//! 3.4e38, or if a stored intermediate value exceeds its type.
 
 pub use crate::model::convolution::{
     conv_transpose1d, conv_transpose1d_with, conv_transpose2d, conv_transpose2d_with,

@@ -16,7 +16,7 @@ pub use given::{GivenName, LayerTensor, MissingParameter, ParametersError, Shape
 
 use crate::tensor_file::{self, LoadOptions, Source, TensorFileError};
 
-/// A value for every parameter of a graph, in the shape that the graph's table gives it.
+/// The values of all parameters of a graph, in the shapes of the graph's table.
 ///
 /// # Examples
 /// ```
@@ -40,7 +40,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Parameters with PyTorch's initialisation, from random numbers of this seed.
+    /// Initialises parameters as PyTorch does, with random numbers of this seed.
     ///
     /// # Errors
     /// [`ParametersError::TooLarge`].
@@ -53,11 +53,10 @@ impl Parameters {
         })
     }
 
-    /// Parameters with these values by name. A batch norm's `num_batches_tracked` is ignored.
+    /// Creates parameters from values by name. A batch norm's `num_batches_tracked` is ignored.
     ///
     /// # Errors
-    /// [`ParametersError`] with the parameters that are missing, the values that are superfluous, or those of
-    /// other shapes.
+    /// [`ParametersError`] that lists missing parameters, superfluous values, or values of other shapes.
     pub fn new(
         graph: impl AsRef<Graph>,
         values: impl IntoIterator<Item = (String, ArrayD<f32>)>,
@@ -74,17 +73,16 @@ impl Parameters {
         })
     }
 
-    /// Values in standard layout, of the shapes of a graph's table and in its order.
+    /// Creates parameters from values in standard layout, in the shapes and order of a graph's table.
     pub(crate) fn of(table: &Arc<[Parameter]>, values: Vec<ArrayD<f32>>) -> Parameters {
         let table = Arc::clone(table);
         Parameters { table, values }
     }
 
-    /// Whether these are parameters of `graph`.
+    /// Checks that the values belong to the parameters of `graph`.
     ///
     /// # Errors
-    /// [`ParametersError`] with the parameters that the graph has and these have not, or the other way round,
-    /// or those of other shapes.
+    /// [`ParametersError`] that lists missing parameters, superfluous values, or values of other shapes.
     pub fn check(&self, graph: impl AsRef<Graph>) -> Result<(), ParametersError> {
         let graph = graph.as_ref();
         let given = self
@@ -97,13 +95,14 @@ impl Parameters {
         ))
     }
 
-    /// Reads the parameters of `graph` from a safetensors file, or from several of which `path` is the index
-    /// (`model.safetensors.index.json`, whose `weight_map` names the file of each tensor). A batch norm's
-    /// `num_batches_tracked`, which PyTorch stores beside its running statistics, is passed over.
+    /// Reads the parameters of `graph` from a safetensors file, or from several files. For several files,
+    /// `path` is their index (`model.safetensors.index.json`), whose `weight_map` names the file of each
+    /// tensor. A batch norm's `num_batches_tracked`, which PyTorch stores beside its running statistics, is
+    /// ignored.
     ///
     /// # Errors
-    /// [`TensorFileError`] for a file that cannot be read or is no safetensors file (a truncated one,
-    /// say), and for tensors that are missing, superfluous, misshapen, or neither f64 nor f32 nor f16 nor
+    /// [`TensorFileError`] for a file that cannot be read or is not a safetensors file (a truncated one,
+    /// say); for tensors that are missing, superfluous, misshapen, or of a type other than f64, f32, f16 and
     /// bf16; for an index that names a file outside of its folder.
     pub fn load(
         graph: impl AsRef<Graph>,
@@ -112,12 +111,12 @@ impl Parameters {
         Parameters::load_with(graph, path, &LoadOptions::default())
     }
 
-    /// The same from a file of more than the graph's parameters, such as a whole network's, or with other
-    /// names.
+    /// Reads parameters with options, from a file with more than the graph's parameters (of a whole network,
+    /// say), or with other names.
     ///
     /// # Errors
-    /// As [`Parameters::load`]; with [`LoadOptions::strict`] off, only tensors under the name of a layer are
-    /// superfluous. Two tensors under the name of one parameter are refused always.
+    /// As [`Parameters::load`]. With [`LoadOptions::strict`] off, only surplus tensors under the name of a
+    /// layer are refused. Two tensors for one parameter are always refused.
     pub fn load_with(
         graph: impl AsRef<Graph>,
         path: impl AsRef<Path>,
@@ -126,7 +125,7 @@ impl Parameters {
         Parameters::read(Source::Path(path.as_ref()), graph.as_ref(), options)
     }
 
-    /// The same from the bytes of a safetensors file, such as those of `include_bytes!`.
+    /// Reads parameters with options from the bytes of a safetensors file, such as those of `include_bytes!`.
     ///
     /// # Errors
     /// As [`Parameters::load_with`].
@@ -163,7 +162,7 @@ impl Parameters {
         })
     }
 
-    /// Writes the parameters to `path`, replacing the file only once it is complete.
+    /// Writes the parameters to `path`. An existing file is replaced only when the new one is complete.
     ///
     /// # Errors
     /// [`TensorFileError::Write`].
@@ -172,7 +171,7 @@ impl Parameters {
         tensor_file::write(path.as_ref(), named)
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<ArrayViewD<'_, f32>> {
         let mut named = self.iter();
@@ -197,19 +196,19 @@ impl Parameters {
         Ok(())
     }
 
-    /// Names and values, in the order of the graph's table.
+    /// Iterates over names and values, in the order of the graph's table.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ArrayD<f32>)> {
         let names = self.table.iter().map(|parameter| parameter.name.as_str());
         names.zip(&self.values)
     }
 
-    /// The values, in the order of the graph's table and in standard layout.
+    /// Returns the values in standard layout, in the order of the graph's table.
     #[must_use]
     pub fn values(&self) -> &[ArrayD<f32>] {
         &self.values
     }
 
-    /// Every value rounded to what `dtype` can hold.
+    /// Rounds every value to the nearest that `dtype` can hold.
     #[must_use]
     pub fn rounded(mut self, dtype: DType) -> Parameters {
         for values in &mut self.values {
@@ -218,7 +217,7 @@ impl Parameters {
         self
     }
 
-    /// A copy with every value rounded to what `dtype` can hold.
+    /// Returns a copy with every value rounded to the nearest that `dtype` can hold.
     ///
     /// # Errors
     /// [`ParametersError::TooLarge`].
@@ -235,7 +234,7 @@ impl Parameters {
     }
 }
 
-/// Parameters with their own names and with the shapes of their values, in the table's order.
+/// Pairs the parameters, in the table's order, with their names and the shapes of their values.
 pub(crate) fn named<'a>(
     table: &'a [Parameter],
     shapes: impl Iterator<Item = &'a [usize]>,
@@ -244,7 +243,7 @@ pub(crate) fn named<'a>(
     table.map(|(parameter, shape)| (parameter, parameter.name.as_str(), shape))
 }
 
-/// Names and shapes, in one line.
+/// Formats names and shapes in one line.
 impl fmt::Debug for Parameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shaped = |Parameter { name, shape, .. }: &Parameter| format!("{name} {shape:?}");
@@ -253,7 +252,7 @@ impl fmt::Debug for Parameters {
     }
 }
 
-/// The value in standard layout.
+/// Returns the value in standard layout.
 fn standard(parameter: &Parameter, value: ArrayD<f32>) -> Result<ArrayD<f32>, ParametersError> {
     match value.is_standard_layout() {
         true => Ok(value),

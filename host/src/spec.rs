@@ -1,8 +1,8 @@
 //! Specifications of the operators: attributes under PyTorch's names, checked against shapes.
 //!
 //! A specification has public, unchecked fields. Its method `problem` checks them against the shapes of
-//! tensors, as PyTorch does, and returns a problem, which has the output's shape, or a [`SpecError`]. The
-//! functions in [`ops`](crate::ops) call it themselves.
+//! tensors, as PyTorch does. It returns a problem, which has the output's shape, or a [`SpecError`]. The
+//! functions in [`ops`](crate::ops) call `problem` themselves.
 //!
 //! # Examples
 //! ```

@@ -1,9 +1,9 @@
-//! Locks and threads: the standard library's, or those of a model checker that tries many interleavings.
+//! Locks and threads: the standard library's, or a model checker's that tries many interleavings.
 //!
-//! They guard the state that threads share on a GPU. With the feature `interleavings`, for this project's
-//! tests alone (`host/tests/interleavings`), they are `shuttle`'s. All threads of an execution then run on
-//! one thread, and the scheduler switches wherever a lock is taken or the driver is called. No lock of the
-//! standard library may be held there.
+//! They guard the state that threads share on a GPU. With the feature `interleavings`, which only this
+//! project's tests use (`host/tests/interleavings`), they are the locks and threads of `shuttle`. All threads
+//! of an execution then run on one thread, and the scheduler switches at every lock and every driver call.
+//! The standard library's locks must not be held there.
 
 use std::sync::PoisonError;
 
@@ -13,7 +13,7 @@ mod system {
     pub(crate) use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, RwLock};
     pub(crate) use std::thread::{ThreadId, current};
 
-    /// Runs all jobs on threads of rayon's pool, and returns when they are complete.
+    /// Runs all jobs on rayon's thread pool, and returns when they are complete.
     pub(crate) fn all<J: FnOnce() + Send>(jobs: impl Iterator<Item = J> + Send) {
         rayon::scope(|scope| {
             for job in jobs {
@@ -32,7 +32,7 @@ mod scheduled {
     use shuttle::lazy_static::Lazy;
     use shuttle::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-    /// A value that exists once per process, and here once per execution.
+    /// A value that exists once per process; here, once per execution.
     pub(crate) struct LazyLock<T: Sync>(Lazy<T>);
 
     impl<T: Sync> LazyLock<T> {
@@ -45,8 +45,8 @@ mod scheduled {
         }
     }
 
-    /// The standard library's, for values whose initialisation needs no other thread. Other threads may be
-    /// scheduled before each access.
+    /// The standard library's `OnceLock`, for values whose initialisation needs no other thread. The
+    /// scheduler may switch threads before each access.
     pub(crate) struct OnceLock<T> {
         value: std::sync::OnceLock<T>,
         accesses: AtomicBool,
@@ -91,12 +91,12 @@ pub(crate) use scheduled::*;
 #[cfg(not(feature = "interleavings"))]
 pub(crate) use system::*;
 
-/// Locks a mutex. A panic under any of the library's locks leaves consistent what it guards.
+/// Locks a mutex and ignores poisoning: a panic under any of the library's locks leaves the value consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a mutex guards, where nobody else has it.
+/// Returns the value of a mutex that no other thread can access.
 pub(crate) fn unlocked<T>(mutex: &mut Mutex<T>) -> &mut T {
     mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
 }

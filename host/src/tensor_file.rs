@@ -1,5 +1,5 @@
-//! [safetensors](https://github.com/huggingface/safetensors) files of parameters. Tensors that belong to no
-//! parameter are errors, unless options allow them.
+//! [safetensors](https://github.com/huggingface/safetensors) files of parameters. A tensor that matches no
+//! parameter is an error, unless the options allow it.
 
 mod options;
 mod reader;
@@ -18,7 +18,7 @@ use crate::parameters::given::listed;
 pub use options::LoadOptions;
 pub(crate) use reader::{Source, read};
 
-/// Errors of loading and saving tensors. `path` is the file; `(bytes)` for bytes in memory.
+/// Errors of loading and saving tensors. `path` is the file, or `(bytes)` for a file in memory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorFileError {
@@ -27,7 +27,7 @@ pub enum TensorFileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The file cannot be written.
@@ -35,7 +35,7 @@ pub enum TensorFileError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The file is an archive, not a safetensors file.
@@ -56,7 +56,7 @@ pub enum TensorFileError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is not a whole safetensors file.
+    /// The file is not a complete safetensors file.
     #[error("{}: is not a complete safetensors file", .path.display())]
     Format {
         /// The file.
@@ -89,10 +89,10 @@ pub enum TensorFileError {
         path: PathBuf,
         /// The tensor.
         name: String,
-        /// Whether the index has the tensor in this file, which has not.
+        /// True if the index lists the tensor but the file lacks it; false in the opposite case.
         listed: bool,
     },
-    /// What the file holds is not the graph's parameters.
+    /// The tensors of the file do not match the graph's parameters.
     #[error("{}: {defect}", .path.display())]
     Parameters {
         /// The file.
@@ -107,7 +107,7 @@ pub enum TensorFileError {
         path: PathBuf,
         /// The [prefix](LoadOptions::prefix).
         prefix: String,
-        /// The names of the tensors.
+        /// The names of the file's tensors.
         given: Vec<String>,
     },
     /// A tensor holds another element type.
@@ -124,7 +124,7 @@ pub enum TensorFileError {
     },
 }
 
-/// Values to be written.
+/// The values of a tensor to write.
 struct Values<'a>(ArrayViewD<'a, f32>);
 
 impl View for Values<'_> {
@@ -138,7 +138,7 @@ impl View for Values<'_> {
 
     fn data(&self) -> Cow<'_, [u8]> {
         match self.0.as_slice() {
-            // The file's byte order is the machine's: nothing is copied.
+            // The file's byte order is the machine's, so no copy is needed.
             Some(values) if cfg!(target_endian = "little") => Cow::Borrowed(as_bytes(values)),
             _ => Cow::Owned(self.0.iter().flat_map(|v| v.to_le_bytes()).collect()),
         }
@@ -171,11 +171,11 @@ pub(crate) fn write<'a>(
             SafeTensorError::IoError(source) => source,
             other => std::io::Error::other(other),
         })
-        // The data is on disk before the rename, even if the machine fails.
+        // Syncing before the rename keeps the file intact even if the machine fails.
         .and_then(|()| fs::File::open(&partial)?.sync_all())
         .and_then(|()| fs::rename(&partial, target))
         .map_err(|source| {
-            // The name is unique to this call, so the file is removed.
+            // The partial file's name is unique to this call, so removing it is safe.
             let _ = fs::remove_file(&partial);
             failed(source)
         })

@@ -1,4 +1,4 @@
-//! What devices that run kernels refuse, the CPU device refuses in the same words.
+//! The CPU device refuses the same calls as devices that run kernels, with the same messages.
 #![cfg(feature = "emulator")]
 
 use std::error::Error as _;
@@ -10,10 +10,10 @@ use convfuse::{
     DType, Device, Error, Inputs, Model, Options, Parameters, Result, Stream, Tensor, data, ops,
 };
 
-/// What the calls are made with, on one device.
+/// The arguments of the calls on one device.
 struct Here {
     stream: Stream,
-    /// A device of another kind.
+    /// A stream of a device of another kind.
     elsewhere: Stream,
     model: Model,
     x: Tensor,
@@ -42,7 +42,7 @@ impl Here {
         Tensor::zeros(&self.stream, shape, dtype)
     }
 
-    /// A tensor of the right shape whose channels are its last axis in memory.
+    /// A tensor of the right shape that is channels-last in memory.
     fn channels_last(&self) -> Result<Tensor> {
         self.tensor(&[2, 6, 6, 4], DType::F32)?
             .permute(&[0, 3, 1, 2])
@@ -55,7 +55,7 @@ impl Here {
         row.reshape(shape)
     }
 
-    /// More axes than the copying kernel takes, none of which can be merged with the next.
+    /// A tensor with more axes than the copying kernel supports, none of which can be merged with the next.
     fn many_axes(&self) -> Result<Tensor> {
         let dense = self.tensor(&[3; 9], DType::F32)?;
         (0..9).try_fold(dense, |x, axis| x.slice_axis(axis, 0..3, 2))
@@ -235,7 +235,7 @@ const CALLS: &[(&str, Call)] = &[
     }),
 ];
 
-/// The error's value in words, but for the names of devices and for addresses.
+/// The text of the error's values, without device names and addresses.
 fn told(error: &Error, device: &Device, elsewhere: &Device) -> String {
     let mut text = format!("{error} {error:?}");
     for (name, neutral) in [(device, "HERE"), (elsewhere, "ELSEWHERE")] {
@@ -269,7 +269,7 @@ fn the_cpu_refuses_what_kernels_cannot_do() {
             told(&other, &emulator, &cpu),
             "{what}"
         );
-        // Nothing is said twice.
+        // An error's text does not repeat its source's text.
         if let Some(source) = one.source() {
             assert!(!one.to_string().contains(&source.to_string()), "{one}");
         }
@@ -296,7 +296,7 @@ fn what_kernels_can_do_the_cpu_does() {
         plan.execute(inputs(), &mut last).unwrap();
         assert_eq!(last.strides(), strided.strides(), "{device}");
         assert_eq!(last.to_array::<f32>().unwrap(), wanted, "{device}");
-        // Copies are aligned, wherever the original lies.
+        // Copies are aligned, wherever the original starts.
         let aligned = here.misaligned(&SHAPE).unwrap().contiguous().unwrap();
         here.execute(&aligned, &here.x, &mut y).unwrap();
         let name = if device.is_cpu() { "cpu" } else { "emulator" };
@@ -311,7 +311,7 @@ fn what_kernels_can_do_the_cpu_does() {
     assert_eq!(add.problem(&SHAPE, &SHAPE).unwrap().len(), 288);
 }
 
-/// Views and joined tensors against ndarray's.
+/// Compares views and joined tensors with ndarray's.
 #[test]
 fn views_have_the_elements_that_arrays_have() {
     use convfuse::ndarray::{Axis, Slice, concatenate};

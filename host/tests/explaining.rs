@@ -1,4 +1,4 @@
-//! Kernels are explained for devices that are not there, on any device and without the emulator.
+//! Explanations for devices that are not present, on any device and without the emulator.
 
 #[cfg(feature = "emulator")]
 use convfuse::Tensor;
@@ -48,7 +48,7 @@ fn a_choice_follows_from_problem_and_properties() {
                 let model = Model::with_dtype(&stream, &chain, &parameters, dtype).unwrap();
                 let of_model = model.explain_for(&input, &options, &properties).unwrap();
                 assert_eq!(of_model, explanation);
-                // The CPU itself runs no kernels.
+                // The CPU device itself runs no kernels.
                 let own = model.explain(&input, &options);
                 assert!(matches!(own, Err(Error::NoKernels { .. })));
             }
@@ -56,7 +56,7 @@ fn a_choice_follows_from_problem_and_properties() {
     }
 }
 
-/// The names are those that drivers give devices, and those that people write.
+/// Names as drivers report them, and as people write them.
 #[test]
 fn devices_are_named_as_people_and_drivers_name_them() {
     for (names, known) in [
@@ -74,7 +74,7 @@ fn devices_are_named_as_people_and_drivers_name_them() {
             assert_eq!(DeviceProperties::named(name).unwrap(), properties, "{name}");
         }
     }
-    // They have other memory, or fewer multiprocessors.
+    // These devices have another memory, or fewer multiprocessors.
     for other in ["H100 PCIe", "A100-SXM4-40GB", "L40", "NVIDIA", ""] {
         assert_eq!(
             DeviceProperties::named(other).unwrap_err().to_string(),
@@ -106,7 +106,8 @@ fn an_explanation_begins_with_the_device_that_it_is_for() {
     );
 }
 
-/// Kernels that were asked for more layers than the region has are listed as such, before its own.
+/// Rows that were tried on more layers than the region has are listed with those layers, before the region's
+/// own rows.
 #[test]
 fn kernels_are_listed_by_the_layers_that_they_were_asked_for() {
     let (stem, input) = chains().remove(2);
@@ -118,7 +119,7 @@ fn kernels_are_listed_by_the_layers_that_they_were_asked_for() {
     assert!(whole.is_some() && whole < region, "{text}");
 }
 
-/// Parameters in other forms, which a device would compute, are only counted.
+/// Prepared forms of parameters, which only a device would compute, are just counted.
 #[test]
 fn prepared_parameters_need_no_device() {
     let (chain, input) = chains().remove(0);
@@ -135,7 +136,7 @@ fn prepared_parameters_need_no_device() {
     assert_eq!(rows, ["direct", "folded", "tensor"]);
 }
 
-/// What is explained is what is launched.
+/// The explained launches are the launches of a plan.
 #[cfg(feature = "emulator")]
 #[test]
 fn an_explanation_is_that_of_a_plan() {
@@ -153,8 +154,7 @@ fn an_explanation_is_that_of_a_plan() {
     }
 }
 
-/// Norms of 16-bit tensors keep f32 parameters, which cost launches of their own where a scale is folded into
-/// them.
+/// Norms of 16-bit tensors keep f32 parameters, which need separate launches if a scale is folded into them.
 #[cfg(feature = "emulator")]
 #[test]
 fn parameters_are_explained_as_they_are_stored() {
@@ -174,6 +174,6 @@ fn parameters_are_explained_as_they_are_stored() {
         let launches = explanation.launches.iter();
         launches.map(|launch| launch.kernel).collect::<Vec<_>>()
     });
-    // Weight and bias are rounded, and the scale is folded in each run.
+    // Weight and bias are rounded, and the scale is folded, in each run.
     assert_eq!(stored.len(), rounded.len() + 3, "{stored:?} {rounded:?}");
 }

@@ -1,4 +1,4 @@
-//! Sizes that the host has no memory for are errors, wherever they come from.
+//! Sizes for which the host has no memory are errors, whatever their source.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn an_intermediate_of_a_chain() {
     is_out_of_memory(model.forward(&ones([1, 2, 5, 5])));
 }
 
-/// Of one element in memory, which an array of billions shows again and again.
+/// The input has one element in memory, which its strides of 0 repeat billions of times.
 #[test]
 fn an_output_of_a_billion_samples() {
     let stream = Device::cpu().stream().unwrap();
@@ -46,7 +46,7 @@ fn an_output_of_a_billion_samples() {
     let pointer = std::ptr::from_mut(&mut *element).cast();
     let owner = Arc::new(element);
     let shape = [1 << 40, 1, 1, 1];
-    // SAFETY: the strides lead to the one element only, which the owner keeps.
+    // SAFETY: the strides only reach the one element, which the owner keeps.
     let x = unsafe {
         let strides = Some(&[0; 4][..]);
         Tensor::from_raw_parts(
@@ -91,7 +91,7 @@ fn shapes_that_no_array_has_though_they_hold_nothing() {
     is_out_of_memory(Tensor::zeros(&stream, &shape, DType::F32));
 }
 
-/// The specification refuses what is beyond any memory, on every device.
+/// The specification refuses sizes beyond any memory, on every device.
 #[test]
 fn outputs_beyond_an_address_space() {
     let spec = Conv2dSpec::default().padding([1 << 31, 1 << 31]);

@@ -1,5 +1,5 @@
-//! Modules import only from layers below their own: those beneath streams and tensors, the emulator's, and
-//! those of the implicit GEMM.
+//! Modules import only from lower layers: those below streams and tensors, the emulator's, and those of the
+//! implicit GEMM.
 
 #[path = "layers/check.rs"]
 mod check;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use check::{Folder, imports};
 
-/// A folder of the repository.
+/// Returns the path of a folder of the repository.
 fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
@@ -29,7 +29,7 @@ fn modules_import_only_downwards() {
     }
 }
 
-/// What builds on these folders is nothing that they could build on.
+/// The folders import none of the modules that build on them.
 #[test]
 fn folders_import_nothing_that_builds_on_them() {
     let outside = |folder, path| Folder::read(&source(folder), path).unwrap().outside();
@@ -42,7 +42,7 @@ fn folders_import_nothing_that_builds_on_them() {
     );
 }
 
-/// Errors, and what they are made of, know no devices.
+/// Errors and their parts do not import devices.
 #[test]
 fn what_is_beneath_devices_imports_none() {
     for module in [
@@ -71,7 +71,7 @@ fn what_is_beneath_devices_imports_none() {
     }
 }
 
-/// Two modules, `low` beneath `high`.
+/// A folder of two modules, with `low` below `high`.
 fn folder(low: &str, high: &str) -> Folder {
     let head = "//! 1. `low`: this\n//! 2. `high`: that\n";
     let files = [("mod.rs", head), ("low.rs", low), ("high/inner.rs", high)];

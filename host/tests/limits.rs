@@ -1,7 +1,7 @@
-//! Memory that the system refuses, by a limit on the process: at whatever point a program meets it, it is
-//! told, and goes on.
+//! Memory that the system refuses because of a limit on the process: wherever a program meets the limit, it
+//! gets an error and goes on.
 //!
-//! The limit is the process's own, so each program is run in a child.
+//! The limit applies to the whole process, so each program runs in a child.
 #![cfg(target_os = "linux")]
 
 use std::env;
@@ -14,37 +14,37 @@ use convfuse::{
 };
 use ndarray::{ArrayD, IxDyn};
 
-/// Set in the child.
+/// The variable that is set in the child.
 const CHILD: &str = "CONVFUSE_TEST_LIMIT";
 const MIB: u64 = 1 << 20;
 
-/// Bytes of address space that the process takes now.
+/// Returns the bytes of address space that the process uses now.
 fn taken() -> u64 {
     let report = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = report.split(' ').next().unwrap().parse().unwrap();
-    // SAFETY: asks for a number.
+    // SAFETY: the call only returns a number.
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
 }
 
-/// Lets the process have this many bytes.
+/// Limits the process's address space to this many bytes.
 fn limit(bytes: u64) {
     let limit = libc::rlimit {
         rlim_cur: bytes,
         rlim_max: libc::RLIM_INFINITY,
     };
-    // SAFETY: concerns this process alone, which is the child of a test.
+    // SAFETY: the call affects only this process, which is the child of a test.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-/// Runs `program` with more and more memory, until it has enough: before it is refused, and what it makes
-/// then is what it makes without a limit.
+/// Runs `program` with increasing memory until it has enough. Before, it must be refused; then its result
+/// must be the one without a limit.
 fn under_limits<T: PartialEq>(test: &str, step: u64, program: impl Fn() -> Result<T>) {
     if env::var_os(CHILD).is_none() {
         let mut child = Command::new(env::current_exe().unwrap());
         child.args([test, "--exact", "--nocapture"]).env(CHILD, "1");
-        // What is large goes back to the system, and no thread has room of its own in reserve: the next
-        // attempt has to ask. What is small has room from the start, as a program that lacks a few bytes is
-        // ended by Rust, whatever it is.
+        // Large allocations return to the system, and threads have no reserve, so the next attempt must
+        // request memory again. Small allocations have room from the start, because Rust aborts a program
+        // that lacks a few bytes.
         child
             .env("MALLOC_MMAP_THRESHOLD_", "65536")
             .env("MALLOC_TOP_PAD_", "16777216")
@@ -59,7 +59,7 @@ fn under_limits<T: PartialEq>(test: &str, step: u64, program: impl Fn() -> Resul
         );
         return;
     }
-    // Threads, and what is made once, are there before.
+    // The first run starts threads and makes everything that is made once.
     let wanted = program().unwrap();
     let mut refused = 0;
     for steps in 1.. {
@@ -69,7 +69,7 @@ fn under_limits<T: PartialEq>(test: &str, step: u64, program: impl Fn() -> Resul
         match result {
             Err(Error::OutOfMemory { .. }) => refused += 1,
             Err(Error::Parameters(error)) if error.to_string().contains("memory") => refused += 1,
-            // What runs kernels has threads and notes of its own.
+            // Devices that run kernels allocate memory for threads and records of their own.
             #[cfg(feature = "emulator")]
             Err(Error::Emulator(fault)) if has_no_room(&fault.to_string()) => refused += 1,
             Err(error) => panic!("{steps}: {error}"),

@@ -1,5 +1,5 @@
-//! Parameters from files, bytes and several files with an index: nothing that a layer might have meant is
-//! left out in silence.
+//! Parameters from files, bytes and several files with an index. Tensors that may belong to a layer are never
+//! ignored silently.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use convfuse::{
 use ndarray::ArrayD;
 use safetensors::tensor::{Dtype, TensorView};
 
-/// A convolution with or without a bias, and an instance norm with or without weight and bias.
+/// Returns a convolution with or without a bias, and an instance norm with or without weight and bias.
 fn chain(has_bias: bool, is_affine: bool) -> Chain {
     let conv = ConvLayer::new("conv", 2, [1]).bias(has_bias);
     let norm = Layer::instance_norm("norm").affine(is_affine);
@@ -22,7 +22,7 @@ fn chain(has_bias: bool, is_affine: bool) -> Chain {
 const CONV: [(&str, &[usize]); 2] = [("conv.weight", &[2, 3, 1]), ("conv.bias", &[2])];
 const NORM: [(&str, &[usize]); 2] = [("norm.weight", &[2]), ("norm.bias", &[2])];
 
-/// A file with these tensors, each with the numbers from 1 on.
+/// Returns a file with these tensors, each with the numbers from 1 on.
 fn file(dtype: Dtype, tensors: &[(&str, &[usize])]) -> Vec<u8> {
     let bytes = |value: usize| match dtype {
         Dtype::F64 => (value as f64).to_le_bytes().to_vec(),
@@ -161,7 +161,7 @@ fn what_is_missing_is_told_with_the_name_that_was_sought() {
          norm.bias of shape [2] (sought as net.bn.bias); \
          given: net.first.weight (read as conv.weight), net.bn.gamma (read as norm.gamma)"
     );
-    // A function does not tell which name it makes a parameter's of.
+    // A rename function cannot be reversed, so the error does not tell the sought names.
     let gammas = |name: &str| Some(name.replace("bn.gamma", "norm.gain"));
     let options = LoadOptions::default().rename("net.first", "conv");
     let options = options.rename_with(gammas).strict(false);
@@ -170,7 +170,7 @@ fn what_is_missing_is_told_with_the_name_that_was_sought() {
         "(bytes): missing: norm.weight of shape [2], norm.bias of shape [2]; \
          given: net.first.weight (read as conv.weight), net.bn.gamma (read as net.norm.gain)"
     );
-    // Names are told that have no use under the name that a rule gives them.
+    // The error lists names that match nothing after renaming.
     let options = LoadOptions::default()
         .rename("net.first", "conv")
         .rename("net", "other");
@@ -208,7 +208,7 @@ fn names_are_changed_by_rules_and_by_functions() {
     );
 }
 
-/// Writes two files and an index that has `map`.
+/// Writes two files and an index with `map`.
 fn sharded(folder: &Path, map: &[(&str, &str)]) -> Result<Parameters, TensorFileError> {
     fs::create_dir_all(folder.join("part")).unwrap();
     fs::write(folder.join("part/1.safetensors"), file(Dtype::F32, &CONV)).unwrap();
@@ -301,7 +301,7 @@ fn double_precision_is_taken_and_integers_are_refused_by_name() {
         integers.unwrap_err(),
         "(bytes): conv.weight holds I64, expected F64, F32, F16 or BF16"
     );
-    // A number that a first rounding to f32 would make a tie of f16.
+    // A number that a first rounding to f32 would turn into a tie of f16.
     let header = br#"{"prelu.weight":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}"#;
     let value = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
     let bytes = [

@@ -1,4 +1,4 @@
-//! What the library tells a subscriber of `tracing`. One test: the subscriber is the process's own.
+//! The events that a subscriber of `tracing` receives. There is one test, because the subscriber is global.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Keeps what it hears, by target and level.
+/// A subscriber that records events by target and level.
 struct Listener;
 
 static HEARD: Mutex<BTreeMap<(String, Level), Vec<String>>> = Mutex::new(BTreeMap::new());

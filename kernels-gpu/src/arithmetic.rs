@@ -1,4 +1,4 @@
-//! Arithmetic with a parameter that is broadcast: its values become a gain and a shift of each channel.
+//! Arithmetic with a broadcast parameter, folded into a gain and a shift of each channel.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::thread;
@@ -9,7 +9,7 @@ use launch_config::elementwise::FOLD_THREADS;
 /// A block folds an operation into the gains and shifts of `FOLD_THREADS` channels, in f64, rounded once to
 /// f32: `op(gain * x + shift)` is `(a * gain) * x + (a * shift + b)`, where the operation is `a * x + b`.
 ///
-/// A shift of 0 keeps its sign, so a product with a shift of -0 behind it has the sign of the product.
+/// A shift of 0 keeps its sign. So a product followed by a shift of -0 has the sign of the product.
 ///
 /// *Launch*: `elementwise::fold_shape(g.channels)`.
 /// *Mapping*: one channel a thread.
@@ -17,8 +17,9 @@ use launch_config::elementwise::FOLD_THREADS;
 /// *Traffic*: one to three numbers are read and two written per channel.
 ///
 /// # Safety
-/// `other` has `g.values` elements, 1 or `g.channels`; `gain` and `shift` have `g.channels` if they are said
-/// to exist, as the outputs have; the outputs are apart from each other and from the inputs.
+/// `other` has `g.values` elements, 1 or `g.channels`. `to_gain` and `to_shift` have `g.channels`, and so
+/// have `gain` and `shift` if the geometry marks them as present. The outputs overlap neither each other nor
+/// the inputs.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = FOLD_THREADS)]
 pub unsafe fn fold_arithmetic<T: Storage>(
     other: *const T,

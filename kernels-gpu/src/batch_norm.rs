@@ -1,10 +1,10 @@
-//! `batch_norm`. At inference four parameters of a channel are two constants, by which each element is
-//! mapped. By the batch's statistics it is an instance norm whose rows have the moments of their channel in
-//! the whole batch.
+//! `batch_norm`. At inference, the four parameters of a channel are folded into a gain and a shift, which map
+//! each element. With batch statistics it is an instance norm in which each row has the moments of its
+//! channel over the whole batch.
 //!
-//! The constants are made once per parameters, in f64, and kept in f32 whatever the tensors store. So a
-//! result has the error of one fma and of its two constants' rounding. A convolution's kernel can apply the
-//! same two to its sums.
+//! Gain and shift are computed once per parameters, in f64, and stored in f32 for every storage type. A
+//! result then has the error of one FMA and of the rounding of both constants. A convolution's epilogue can
+//! apply the same two constants.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel};
@@ -20,7 +20,7 @@ use crate::parts::index::{Channels, div_rem_u64};
 use crate::parts::map::ChannelAffine;
 use crate::parts::moments::{self, Moments, WARP_SLOT};
 
-/// Warps of the block that combines the moments of a channel.
+/// Warps of a `batch_norm_moments` block.
 const MOMENTS_WARPS: u32 = STATS_THREADS / WARP_THREADS;
 
 shared_array! {
@@ -39,8 +39,8 @@ shared_array! {
 /// *Traffic*: two to four numbers are read and two written per channel.
 ///
 /// # Safety
-/// The tensors have `g.channels` elements, `weight` and `bias` only if they are said to exist; the outputs
-/// are apart from each other and from the inputs.
+/// The tensors have `g.channels` elements, `weight` and `bias` only if the geometry marks them as present.
+/// The outputs overlap neither each other nor the inputs.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = FOLD_THREADS)]
 pub unsafe fn fold_batch_norm<T: Storage>(
     running_mean: *const T,
@@ -76,8 +76,8 @@ pub unsafe fn fold_batch_norm<T: Storage>(
 /// *Traffic*: each element is read once and written once; the constants come from cache.
 ///
 /// # Safety
-/// `x` and `y` have `g.elements` elements and start on 16 bytes, `gain` and `shift` have `g.channels`; `y` is
-/// `x` or apart from it.
+/// `x` and `y` have `g.elements` elements and are 16-byte aligned, `gain` and `shift` have `g.channels`. `y`
+/// is `x` or does not overlap it.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn batch_norm<T: Storage>(
     x: *const T,
@@ -95,19 +95,20 @@ pub unsafe fn batch_norm<T: Storage>(
     });
 }
 
-/// A block combines the moments of a channel's rows to those of the batch, which it writes for each row, and
-/// renews the channel's running statistics, of which the variance is the unbiased one.
+/// A block combines the moments of a channel's rows into the moments of the whole batch and writes these for
+/// each row. It also updates the channel's running statistics, with the unbiased variance.
 ///
 /// *Launch*: `g.shape()`.
 /// *Mapping*: the partial results of the channel go to the threads in turn, and so do its rows.
 /// *Barriers*: two.
-/// *Traffic*: each partial result is read once; eight bytes are written per row, and eight are read and eight
-/// written per channel for running statistics.
+/// *Traffic*: each partial result is read once, and eight bytes are written per row. For running statistics,
+/// eight bytes are read and eight are written per channel.
 ///
 /// # Safety
-/// `partials` has `g.norm.partial_elements()` elements and `of_batch` as many as two for each row; both start
-/// on 16 bytes. `running_mean` and `running_var`, and the two new ones, have one for each channel if they are
-/// said to exist; a new one may be the old one. Rows are channels, and have elements.
+/// `partials` has `g.norm.partial_elements()` elements and `of_batch` two for each row; both are 16-byte
+/// aligned. `running_mean`, `running_var`, `new_mean` and `new_var` have an element for each channel if the
+/// geometry marks running statistics as present. `new_mean` may be `running_mean`, and `new_var` may be
+/// `running_var`. Rows are channels of samples, and are not empty.
 #[kernel(max_threads = STATS_THREADS)]
 pub unsafe fn batch_norm_moments(
     partials: *const f32,

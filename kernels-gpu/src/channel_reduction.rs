@@ -1,5 +1,5 @@
-//! Reductions over the channels, or any axis with others behind it: the largest channel at each position, for
-//! example.
+//! Reductions over the channels, for example the largest channel at each position. Any axis but the innermost
+//! is reduced like the channels.
 
 use cuda_std::{Storage, bf16, f16, kernel, shared_array};
 use launch_config::ElementType;
@@ -9,11 +9,11 @@ use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_
 use crate::parts::reduction_operations::{ReductionOperation, of_each_operation};
 
 shared_array! {
-    /// The results of each slice of the channels.
+    /// Partial results of each slice of the channels.
     static CHANNEL_REDUCTION_MEETING: [f32; MEETING_ELEMENTS];
 }
 
-/// The element as it is.
+/// The identity map.
 #[derive(Clone, Copy)]
 struct Plain;
 
@@ -36,14 +36,14 @@ of_each_operation! {
     /// A block reduces all channels at consecutive positions of one sample.
     ///
     /// *Launch*: `g.shape()`.
-    /// *Mapping*: four positions a thread; the threads form `g.slices` slices, each of
-    /// which takes every such channel.
+    /// *Mapping*: four positions a thread; the threads form `g.slices` slices, and each slice takes every
+    /// `g.slices`-th channel.
     /// *Barriers*: one if there are several slices.
     /// *Traffic*: each element is read once, each result written once.
     ///
     /// # Safety
-    /// `x` and `y`, which has elements of `g.output`, are as large as the geometry says, apart, and start on
-    /// 16 bytes.
+    /// `x` and `y` are as large as the geometry says, do not overlap, and are 16-byte aligned. `y` has
+    /// elements of the type `g.output`.
     #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
     pub unsafe fn channel_reduction<O: ReductionOperation, T: Storage>(
         x: *const T,

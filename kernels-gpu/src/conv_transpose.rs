@@ -1,11 +1,11 @@
-//! `conv_transpose1d`, `conv_transpose2d` and `conv_transpose3d`: what is around the convolutions of their
-//! classes of phases, which `launch_config::conv_transpose` defines.
+//! `conv_transpose1d`, `conv_transpose2d` and `conv_transpose3d`: the kernels before and after the
+//! convolutions of the phase classes, which `launch_config::conv_transpose` defines.
 //!
-//! A class's filters are every `n`-th tap of the weight, in reverse. Its convolution leaves the outputs of
-//! each phase side by side in a plane of their own. The kernels that interleave look up, for each output, in
-//! which class, phase and position it is: a pixel shuffle whose phases may have different extents. They apply
-//! what stands behind the transposed convolution, as depthwise convolutions do: results are those of the
-//! classes, which are rounded already.
+//! A class's filters are every `n`-th tap of the weight, in reverse. Its convolution writes the outputs of
+//! each phase to a plane of their own. The interleave kernels look up class, phase and position of each
+//! output: a pixel shuffle whose phases may have different extents. They also apply the epilogue of the
+//! transposed convolution. Its input is the convolutions' results, which are already rounded to the storage
+//! type.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
@@ -33,9 +33,9 @@ use epilogue::OutputEpilogue;
 /// *Traffic*: each element of the class is read once and written once.
 ///
 /// # Safety
-/// `weight` has `g.weight_elements()` elements, `filters` `g.filters() * g.filter_elements()`. With a bias
-/// `bias` has `g.groups * g.group_k` elements and `phase_bias` `g.filters()`. Outputs are apart from all
-/// else.
+/// `weight` has `g.weight_elements()` elements, `filters` `g.filters() * g.filter_elements()`. With a bias,
+/// `bias` has `g.groups * g.group_k` elements and `phase_bias` has `g.filters()`. Outputs overlap neither
+/// each other nor the inputs.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn conv_transpose_filters<T: Storage>(
     weight: *const T,
@@ -53,7 +53,7 @@ pub unsafe fn conv_transpose_filters<T: Storage>(
         return;
     }
     let phases = g.phases[0] * g.phases[1] * g.phases[2];
-    // Group, phase and channel of the group.
+    // Group, phase and channel in the group of a filter.
     let of_filter = |number: u64| {
         let (group_k, phases) = (g.group_k as u64, phases as u64);
         if g.shuffled.is_present() {
@@ -72,7 +72,7 @@ pub unsafe fn conv_transpose_filters<T: Storage>(
     let (c, t) = div_rem_u64(rest, g.taps[0] as u64);
     let (rows, column) = div_rem(phase, g.phases[2]);
     let (slice, row) = div_rem(rows, g.phases[1]);
-    // Of each axis the tap in the weight: later ones first. Some are beyond its end.
+    // The tap's index in the weight along an axis, later taps first. A tap beyond the weight's end is 0.
     let source = |axis: usize, phase: u32, tap: u64| {
         let first = g.first[axis].wrapping_add(phase);
         first.wrapping_sub(tap as u32 * g.distance[axis])
@@ -95,7 +95,7 @@ pub unsafe fn conv_transpose_filters<T: Storage>(
     }
 }
 
-/// The results of the classes, by their numbers, and the bias of outputs without taps.
+/// The results of each class's convolution, and the bias for outputs without taps.
 #[derive(Clone, Copy)]
 struct Results<T> {
     classes: [*const T; 8],
@@ -103,7 +103,7 @@ struct Results<T> {
 }
 
 impl<T: Storage> Results<T> {
-    /// The two classes of these sides of slices and rows.
+    /// The two classes (left and right columns) of a side of slices and a side of rows.
     #[inline(always)]
     fn of_row(&self, slice: u32, row: u32) -> [*const T; 2] {
         let [a, b, c, d, e, f, g, h] = self.classes;
@@ -118,7 +118,8 @@ impl<T: Storage> Results<T> {
     /// The bias of a channel.
     ///
     /// # Safety
-    /// It is one of the output's, each of which has a bias if the geometry says so.
+    /// `channel` is below `g.channels`, and `bias` has an element for each channel if the geometry has a
+    /// bias.
     #[inline(always)]
     unsafe fn bias(&self, g: &InterleaveGeometry, channel: u32) -> T {
         if g.bias.is_present() {
@@ -129,30 +130,30 @@ impl<T: Storage> Results<T> {
     }
 }
 
-/// Where an axis has output element `y`.
+/// The phase and position of output element `y` along an axis, or `None` if it has no taps.
 #[inline(always)]
 fn position(axis: &TransposedAxis, y: u32) -> Option<PhasePosition> {
     axis.position(y, math::high_word)
 }
 
-/// What a slice of an NCHW output takes from the results of a phase of rows and columns.
+/// The class results that one phase of rows and columns takes in a slice of an NCHW output.
 #[derive(Clone, Copy)]
 struct Slice<T> {
     class: Global<T>,
-    /// Its first element.
+    /// The first element of the slice in the class's results.
     first: u64,
-    /// Its rows and columns; none without taps.
+    /// Rows and columns of the slice in the results; 0 without taps.
     extents: [u32; 2],
-    /// Where the rows and the columns of a thread begin.
+    /// The thread's first row and column in the results.
     at: [u32; 2],
 }
 
 impl<T: Storage> Slice<T> {
-    /// Of slice `z` of channel `k` of group `group`, among the groups of all samples, what rows and columns
-    /// that begin at these take.
+    /// The results for slice `z` of channel `k` of group `group`, counted among the groups of all samples,
+    /// and for the thread's rows and columns from `p` and `q` on.
     ///
     /// # Safety
-    /// The output has them; the results are those of the geometry.
+    /// The output has these rows and columns, and the results are those of the geometry's classes.
     #[inline(always)]
     unsafe fn of(
         results: &Results<T>,
@@ -177,7 +178,7 @@ impl<T: Storage> Slice<T> {
         let [left, right] = results.of_row(z.side, p.side);
         let phases = (of_z.count * of_p.count * of_q.count) as u64;
         let elements = (of_z.extent * of_p.extent * of_q.extent) as u64;
-        // Planes of a group are those of its phases one after the other.
+        // A group's planes are ordered by phase, then by channel.
         let phase = (z.phase * of_p.count + p.phase) * of_q.count + q.phase;
         let plane = (group * phases + phase as u64) * u64::from(g.group_k) + k as u64;
         let len = g.n * g.channels as u64 * phases * elements;
@@ -194,15 +195,15 @@ impl<T: Storage> Slice<T> {
 /// results through an epilogue and a list.
 ///
 /// *Launch*: `g.shape(Layout::Nchw)`. *Mapping*: neighbouring threads write neighbouring columns. A thread
-/// writes rows and columns of one phase, as far apart as its neighbours reach, so that what leads to them is
-/// computed once; it has four elements in flight. A warp's loads from each phase are of neighbouring
-/// elements. *Barriers*: none. *Traffic*: each output is written once, and what it is made of is read once.
+/// writes rows and columns of one phase, a multiple of the stride apart, so it computes their class and phase
+/// once. It has four elements in flight. A warp's loads from each phase are contiguous. *Barriers*: none.
+/// *Traffic*: each output is written once; each result and each element of the residual is read once.
 ///
 /// # Safety
-/// `y` has `g.elements()` elements, and so has `residual` if the list has it. Result `i` is the output of
-/// the convolution of class `i` of `g.classes()`, for each that has one; `bias` has `g.channels` elements
-/// with a bias, and so have `gain` and `shift` if the epilogue has them, and those behind if the list has
-/// them. `y` is apart from all of them. A plane has less than 2^31 elements.
+/// `y` has `g.elements()` elements, and so has `residual` if the list has it. `result_i` is the output of the
+/// convolution of class `i` of `g.classes()`, if that class has one. `bias` has `g.channels` elements if the
+/// geometry has a bias, as have `gain` and `shift` if the epilogue has them, and `gain_behind` and
+/// `shift_behind` if the list has them. `y` overlaps none of the others. A plane has less than 2^31 elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS)]
 pub unsafe fn conv_transpose_interleave<T: Storage>(
     result_0: *const T,
@@ -275,8 +276,8 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
     if first_column >= columns_end {
         return;
     }
-    // The next element, by columns and then by rows: its place in the slice of the output, and in the
-    // class's.
+    // The next element, by columns and then by rows: its place in the output's slice, and in the class's
+    // slice.
     let (columns, [rows_of_class, columns_of_class]) = (g.columns.divisor, slice.extents);
     let of_y = number * (g.rows.divisor * columns) as u64;
     let (mut p, mut q) = (first_row, first_column);
@@ -316,5 +317,5 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
     }
 }
 
-/// The place of no element: a slice has less than 2^31.
+/// Marks an absent element: a slice has less than 2^31.
 const NOWHERE: u32 = u32::MAX;

@@ -1,7 +1,7 @@
-//! `copy_rows`: the same range of elements of each row of a dense tensor, put into the rows of another.
+//! `copy_rows`: copies the same range of elements of each row of a dense tensor into the rows of another.
 //!
-//! `launch_config::copy_rows` says which copies this are. A block divides once, for its first unit, and
-//! counts on from there by the reciprocal of a row's units. Values are passed on as they are, bit by bit.
+//! `launch_config::copy_rows` defines rows and units. A block divides once, for its first unit, and locates
+//! the others with the reciprocal of a row's units. Values are copied bit by bit.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
@@ -13,17 +13,18 @@ use launch_config::copy_rows::{
 use crate::parts::index::NearSegments;
 use crate::parts::unroll::unroll;
 
-/// A block copies `BLOCK_UNITS` consecutive units of the rows' parts, which are elements or vectors of these.
+/// A block copies `BLOCK_UNITS` consecutive units of the copied ranges. A unit is an element or a vector.
 ///
 /// *Launch*: `g.shape()`.
-/// *Mapping*: four units a thread, a block's width apart, all of which are loaded before the first is stored.
+/// *Mapping*: four units a thread, a block's width apart. A thread loads all of them before it stores the
+/// first.
 /// *Barriers*: none.
-/// *Traffic*: each element that is copied is read once and written once.
+/// *Traffic*: each copied element is read once and written once.
 ///
 /// # Safety
-/// `x` has `g.rows` rows of `g.source.pitch` elements, `y` as many of `g.target.pitch`; both begin on a
-/// vector if units are vectors, and they are apart. The parts of rows are inside of these and not empty, and
-/// `g.near` is of `min(g.row_units, FAR)`.
+/// `x` has `g.rows` rows of `g.source.pitch` elements, `y` as many of `g.target.pitch`. Both are
+/// vector-aligned if units are vectors, and they do not overlap. The copied ranges lie inside the rows and
+/// are not empty. `g.near` is the reciprocal of `min(g.row_units, FAR)`.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn copy_rows<T: Storage>(x: *const T, y: *mut T, g: &RowsGeometry) {
     let x = Global::new(x, (g.rows * g.source.pitch) as usize);

@@ -1,7 +1,7 @@
 //! `copy_strided`: copies a strided array to a dense row-major one, and converts the storage type on request.
 //!
-//! `launch_config::copy_strided` says how the work is divided and why. A block computes its start once, one
-//! axis a thread. Further positions take an addition within a row, and a multiplication by a reciprocal past
+//! `launch_config::copy_strided` explains how the work is divided. A block computes its start index once, one
+//! axis a thread. Later positions take an addition within a row, and a multiplication by a reciprocal past
 //! its end.
 
 use core::any::TypeId;
@@ -23,36 +23,35 @@ use crate::parts::unroll::unroll;
 // A loop indexes the axes. Kernel parameters that are indexed by a variable would be copied to each thread's
 // local memory, so one thread copies each axis to shared memory instead.
 shared_array! {
-    /// The block's start: an index for each axis.
+    /// The block's start index on each axis.
     static COPY_PLACE: [u64; MAX_AXES];
-    /// Elements of the source, and of the target, that the index leads on.
+    /// Element offsets of that index in the source and in the target.
     static COPY_SOURCE: [i64; MAX_AXES];
     static COPY_TARGET: [u64; MAX_AXES];
     /// `CopyAxis::extent`, `stride` and `near` of each axis.
     static COPY_EXTENT: [u64; MAX_AXES];
     static COPY_STRIDE: [i64; MAX_AXES];
     static COPY_NEAR: [u32; 3 * MAX_AXES];
-    /// A tile that is transposed.
+    /// The tile to transpose.
     static COPY_TILE: [f32; TILE_WORDS];
 }
 
-/// The element in the target's type: its own bits if that is the source's, also those of a NaN, else rounded
-/// to nearest.
+/// Converts an element to the target's type. If the types are equal, it keeps all bits, also of a NaN; else
+/// it rounds to nearest.
 #[inline(always)]
 fn converted<S: Storage, T: Storage>(x: S) -> T {
     if TypeId::of::<S>() == TypeId::of::<T>() {
-        // SAFETY: the same type.
+        // SAFETY: `S` and `T` are the same type.
         unsafe { transmute_copy(&x) }
     } else {
         T::from_f32(x.to_f32())
     }
 }
 
-/// Puts axis number `k` into shared memory, with the place on it where the block begins that begins with step
-/// `first`.
+/// Stores axis `k` and the block's start index on it in shared memory. The block begins with step `first`.
 ///
 /// # Safety
-/// `k < MAX_AXES`, and the axis is the geometry's.
+/// `k < MAX_AXES`, and `axis` is axis `k` of the geometry.
 #[inline(always)]
 unsafe fn share_axis(axis: &CopyAxis, k: u32, first: u64) {
     let steps = div_rem_u64(first, axis.inner).0;
@@ -72,15 +71,15 @@ unsafe fn share_axis(axis: &CopyAxis, k: u32, first: u64) {
 /// `g.j`.
 ///
 /// *Launch*: `g.shape()`.
-/// *Mapping*: of rows four vectors a thread, a block's width apart; of tiles single elements, along `i` where
-/// they are read, along `j` where they are written.
+/// *Mapping*: rows: four vectors a thread, a block's width apart; tiles: single elements, read along `i` and
+/// written along `j`.
 /// *Barriers*: one, and another one for tiles.
 /// *Traffic*: each element is read once and written once.
 ///
 /// # Safety
-/// From `g.before` elements before `x` on, `g.span` elements are readable; `x` starts on an element, and on
-/// four of them if `g.loads` says so. `y` has `g.elements` elements, starts on 16 bytes, and is apart from
-/// them.
+/// `g.span` elements are readable from `g.before` elements before `x` on. `x` is aligned to an element, and
+/// to four elements if `g.loads` says so. `y` has `g.elements` elements, is 16-byte aligned and does not
+/// overlap the source.
 #[kernel(instances(S: [f32, f16, bf16], T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn copy_strided<S: Storage, T: Storage>(x: *const S, y: *mut T, g: &CopyGeometry) {
     let x = Global::new(x.wrapping_sub(g.before as usize), g.span as usize);
@@ -93,7 +92,7 @@ pub unsafe fn copy_strided<S: Storage, T: Storage>(x: *const S, y: *mut T, g: &C
     };
     let own = thread::thread_idx_x();
     if own < g.count {
-        // Chosen before it is divided by, so that all axes are at once.
+        // Selects the axis before the division, so that all axes are divided at once.
         let mut axis = g.axes[0];
         unroll!(8, |k| {
             if own == k as u32 {
@@ -117,11 +116,11 @@ pub unsafe fn copy_strided<S: Storage, T: Storage>(x: *const S, y: *mut T, g: &C
     }
 }
 
-/// Where the source has the block's element `local`, and how many elements of its row are left, itself
-/// included. The block's first element is at `source`.
+/// Returns the source position of the block's element `local`, and the number of elements from there to the
+/// end of its row. The block's first element is at `source`.
 ///
 /// # Safety
-/// `local < BLOCK_ELEMENTS`, and the array has that element.
+/// `local < BLOCK_ELEMENTS`, and the array has this element.
 #[inline(always)]
 unsafe fn locate(g: &CopyGeometry, source: i64, local: u32) -> (i64, u64) {
     let (mut at, mut carried, mut left) = (source, local, 0);
@@ -136,7 +135,7 @@ unsafe fn locate(g: &CopyGeometry, source: i64, local: u32) -> (i64, u64) {
         } else if extent > FAR {
             (1, position - extent)
         } else {
-            // Less than FAR and a block together.
+            // `position` is less than `FAR` plus a block's elements.
             let near = COPY_NEAR.view();
             let words = [3 * k, 3 * k + 1, 3 * k + 2].map(|word| near.load(word));
             let near = Reciprocal::from_words(words);
@@ -154,10 +153,10 @@ unsafe fn locate(g: &CopyGeometry, source: i64, local: u32) -> (i64, u64) {
     }
 }
 
-/// Copies the elements of `y` from `first` on, of which `source` has the first.
+/// Copies the block's elements of `y` from `first` on; `source` is the source position of the first.
 ///
 /// # Safety
-/// That of the kernel.
+/// As for the kernel.
 #[inline(always)]
 unsafe fn copy_rows<S: Storage, T: Storage>(
     x: Global<S>,
@@ -168,11 +167,11 @@ unsafe fn copy_rows<S: Storage, T: Storage>(
 ) {
     let row = g.count - 1;
     let stride = COPY_STRIDE.view().load(row);
-    // Of the row that the block begins in.
+    // Elements left in the row that the block begins in.
     let of_first = COPY_EXTENT.view().load(row) - COPY_PLACE.view().load(row);
     let left = y.len() - first;
     let thread = thread::thread_idx_x() as usize * VECTOR_ELEMENTS;
-    // All vectors are loaded before the first is used. Vectors that cross rows follow later.
+    // All vectors are loaded before the first is used. Vectors that cross rows are copied after that.
     let mut vectors = [[S::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS_PER_THREAD];
     let mut is_whole = [false; VECTORS_PER_THREAD];
     unroll!(4, |v| {
@@ -223,21 +222,21 @@ unsafe fn copy_rows<S: Storage, T: Storage>(
     }
 }
 
-/// A walk over the steps of a tile, as many at a time as a block has threads: which index of the faster and
-/// of the slower side, and two places that follow from these.
+/// A thread's walk over the steps of a tile, a block's width at a time: an index on the fast side, one on the
+/// slow side, and the two memory offsets of that position.
 #[derive(Clone, Copy)]
 struct Walk {
     fast: u32,
     slow: u32,
-    /// Elements of global memory from the tile's first.
+    /// Offset in global memory from the tile's first element, in elements.
     global: i64,
-    /// Elements of shared memory.
+    /// Offset in shared memory, in elements.
     shared: u32,
 }
 
 impl Walk {
-    /// The step `step`, on a side of this length and with these distances from index to index: of the faster
-    /// side, of the slower.
+    /// The position of step `step`. `length` is the length of the fast side, and `global` and `shared` are
+    /// the strides of the fast and of the slow side.
     #[inline(always)]
     fn at(step: u32, length: &Reciprocal, global: [i64; 2], shared: [u32; 2]) -> Self {
         let (slow, fast) = length.div_rem(step, math::high_word);
@@ -249,8 +248,8 @@ impl Walk {
         }
     }
 
-    /// Further by `by`, which is a walk from the first step; `carry` is one from the end of the faster side
-    /// to the next index of the slower one.
+    /// Advances by `by`, the position that one round leads on from the start. `carry` is added where the fast
+    /// index passes its end: it leads to the next slow index.
     #[inline(always)]
     fn go(&mut self, by: &Walk, carry: &Walk, length: u32) {
         self.fast += by.fast;
@@ -266,7 +265,7 @@ impl Walk {
     }
 }
 
-/// What `Walk::go` goes by.
+/// The increments `by` and `carry` of [`Walk::go`].
 #[inline(always)]
 fn strides(length: &Reciprocal, global: [i64; 2], shared: [u32; 2]) -> [Walk; 2] {
     let by = Walk::at(BLOCK_THREADS, length, global, shared);
@@ -280,10 +279,10 @@ fn strides(length: &Reciprocal, global: [i64; 2], shared: [u32; 2]) -> [Walk; 2]
     [by, carry]
 }
 
-/// Copies a tile, whose first element `source` and `target` have.
+/// Copies a tile whose first element is at `source` and goes to `target`.
 ///
 /// # Safety
-/// That of the kernel; all threads of the block call it.
+/// As for the kernel; all threads of the block call it.
 #[inline(always)]
 unsafe fn copy_tile<S: Storage, T: Storage>(
     x: Global<S>,
@@ -295,7 +294,7 @@ unsafe fn copy_tile<S: Storage, T: Storage>(
     let tile: Shared<S> = COPY_TILE.view().cast();
     let (i, j) = (&g.i, &g.j);
     let [lengths_i, lengths_j] = [i.length.divisor, j.length.divisor];
-    // What is left of each axis from the tile on, as far as the tile sees.
+    // Elements left on an axis from the tile on, at most the tile's length.
     let left = |extent: u64, length: u32, axis: u32| {
         let left = extent - COPY_PLACE.view().load(axis) * length as u64;
         if left < length as u64 {
@@ -317,7 +316,7 @@ unsafe fn copy_tile<S: Storage, T: Storage>(
         let mut values = [S::from_f32(0.0); 8];
         let mut places = [0; 8];
         unroll!(8, |n| {
-            // Beyond the tile's end `slow` is beyond its side.
+            // Past the tile's end, `slow` is past the end of its side.
             if walk.fast < left_i && walk.slow < left_j {
                 values[n] = x.load((source as i64 + walk.global) as usize);
             }

@@ -1,5 +1,5 @@
-//! `gate_nhwc`: each value of a channels-last tensor times the factor of its sample and channel. (In a dense
-//! tensor each plane has a factor, which is a [scale](fn@crate::scale::scale).)
+//! `gate_nhwc` multiplies each value of a channels-last tensor by the factor of its sample and channel. (In
+//! an NCHW tensor each plane has one factor, so the operator is a [scale](fn@crate::scale::scale).)
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
@@ -14,14 +14,14 @@ use crate::parts::unroll::unroll;
 /// A block multiplies `BLOCK_VECTORS` consecutive vectors of channels.
 ///
 /// *Launch*: `g.shape()`.
-/// *Mapping*: four vectors a thread, a block's width apart, all of which are loaded before the first is
-/// stored.
+/// *Mapping*: four vectors a thread, a block's width apart. A thread loads all of them before it stores the
+/// first.
 /// *Barriers*: none.
 /// *Traffic*: each element is read once and written once; the gate comes from cache.
 ///
 /// # Safety
-/// `x` and `y` are channels last, have `g.vectors()` vectors, start on 16 bytes and are apart; `gate` has the
-/// vectors of a pixel for each sample, and starts on 16 bytes. `g` is of whole pixels.
+/// `x` and `y` are channels last, have `g.vectors()` vectors, are 16-byte aligned and do not overlap. `gate`
+/// has one pixel's vectors for each sample and is 16-byte aligned. Samples of `g` consist of whole pixels.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn gate_nhwc<T: Storage>(x: *const T, gate: *const T, y: *mut T, g: &GateGeometry) {
     let elements = |vectors: u64| vectors as usize * VECTOR_ELEMENTS;

@@ -1,8 +1,8 @@
-//! `group_norm`: rows are brought to mean 0 and variance 1, then scaled and shifted by channel.
+//! `group_norm` normalises rows to mean 0 and variance 1, then scales and shifts them by channel.
 //!
-//! Two launches. The first reduces rows, or splits of long rows, to a mean and a sum of squared deviations
-//! (`parts/moments.rs` says how); the second, `group_norm_scale_pointwise`, combines the splits of the rows
-//! that its block touches and normalises. `launch_config::norm` says what a row is and how rows are spread
+//! Two launches. The first reduces rows, or splits of long rows, to a mean and a sum of squared deviations;
+//! `parts/moments.rs` has the algorithm. The second, `group_norm_scale_pointwise`, combines the splits of the
+//! rows that its block touches, and normalises. `launch_config::norm` defines rows and how they are spread
 //! over blocks.
 
 use cuda_std::global::{Global, GlobalMut};
@@ -23,8 +23,8 @@ shared_array! {
 /// Warps of a statistics block.
 const STATS_WARPS: u32 = STATS_THREADS / WARP_THREADS;
 
-/// A block of warps reduces eight short rows, or a block one split of a long row, to the
-/// mean and the sum of squared deviations from it.
+/// A block reduces eight short rows, one a warp, or one split of a long row, to a mean and the sum of squared
+/// deviations from it.
 ///
 /// *Launch*: `g.stats_shape()`.
 /// *Mapping*: vectors of the row go to the threads in turn, four at a time.
@@ -32,8 +32,8 @@ const STATS_WARPS: u32 = STATS_THREADS / WARP_THREADS;
 /// *Traffic*: each element is read once; eight bytes are written per split.
 ///
 /// # Safety
-/// `x` has `g.elements()` elements and starts on 16 bytes; `partials` has
-/// `g.partial_elements()` and starts on 8.
+/// `x` has `g.elements()` elements and is 16-byte aligned; `partials` has `g.partial_elements()` and is
+/// 8-byte aligned.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = STATS_THREADS)]
 pub unsafe fn group_norm_stats<T: Storage>(x: *const T, partials: *mut f32, g: NormGeometry) {
     let x = Global::new(x, (g.rows * g.row_elements) as usize);
@@ -41,10 +41,10 @@ pub unsafe fn group_norm_stats<T: Storage>(x: *const T, partials: *mut f32, g: N
     let block = thread::block_idx_x();
     let thread = thread::thread_idx_x();
 
-    // The choice is the launch's, equal in all blocks.
+    // All blocks take the same branch, as it depends on the geometry alone.
     let (writer, index, moments) = if g.row_elements <= WARP_ROW_ELEMENTS {
         let row = block as u64 * WARP_ROWS_PER_BLOCK as u64 + (thread / WARP_THREADS) as u64;
-        // A warp past the last row reduces nothing, but it does take part.
+        // A warp past the last row reduces an empty range, because all warps must reach the shuffles.
         let start = row.min(g.rows) * g.row_elements;
         let end = (start + g.row_elements).min(x.len() as u64);
         let lane = thread % WARP_THREADS;

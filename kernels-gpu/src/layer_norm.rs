@@ -1,11 +1,11 @@
-//! `layer_norm`: each element of a row has a weight and a bias of its own.
+//! `layer_norm`: a norm of rows, with a weight and a bias for each index of the row.
 //!
-//! Where a sample has several rows, the threads of a row keep it in registers: one launch, with a list behind
-//! the norm.
+//! Where a sample has several rows, one launch is enough: the threads of a row keep it in registers,
+//! normalise it, and apply a list of pointwise functions.
 //!
-//! Where rows are samples, there are two launches. The first is that of `group_norm`, whose rows these are;
-//! the second combines the splits of its rows and normalises. Without weight and bias it is a group norm of
-//! one group.
+//! Where a row is a whole sample, there are two launches. The first is the statistics kernel of `group_norm`.
+//! The second combines the splits of each row and normalises. Without weight and bias, the operator is a
+//! group norm of one group.
 
 use core::mem::size_of;
 
@@ -26,26 +26,26 @@ use crate::parts::store::GainAndShift;
 use crate::parts::unroll::unroll;
 
 shared_array! {
-    /// The sum of each thread, and that of its squared deviations.
+    /// Each thread's sum, and each thread's sum of squared deviations.
     static LAYER_NORM_SUM: [f32; series::BLOCK_THREADS as usize];
     static LAYER_NORM_SQUARES: [f32; series::BLOCK_THREADS as usize];
 }
 
 /// A block normalises consecutive rows of `x`, multiplies each element by the weight of its index in the row
-/// and adds the bias, applies a list, with a residual and a gain and a shift of each channel in it, and
-/// writes the results to `y`.
+/// and adds the bias. It then applies a list, which may contain a residual and a gain and a shift of each
+/// channel, and writes the results to `y`.
 ///
 /// *Launch*: `g.rows.shape()`. *Mapping*: `g.rows.threads` neighbouring threads share a row and hold up to 32
-/// values each, as vectors of four where rows are aligned to them. *Barriers*: two if a row has threads of
-/// several warps. *Traffic*: each element is read once, three times if the threads of its row do not hold all
-/// at once, then mostly from cache; each result is written once, each element of the residual read once.
-/// Weight and bias are read once for each row, from cache but for the first.
+/// values each, as vectors of four where rows are vector-aligned. *Barriers*: two if a row has threads of
+/// several warps. *Traffic*: each element is read once, or three times, mostly from cache, if the threads of
+/// its row cannot hold the whole row. Each result is written once, and each element of the residual is read
+/// once. Weight and bias are read once for each row, from cache after the first.
 ///
 /// # Safety
 /// `x` and `y` have `g.rows.series * g.rows.count` elements, more than 0, and so has `residual` if the list
-/// adds it. They start on 16 bytes and `y` is apart from the others. `weight` and `bias` have `g.rows.count`
-/// elements, f32 ones where the geometry says so, or are null. If the list has them, `gain` and `shift` have
-/// a value for each channel.
+/// adds it. All three are 16-byte aligned, and `y` does not overlap the others. `weight` and `bias` have
+/// `g.rows.count` elements, of f32 if the geometry says so, or are null. If the list has them, `gain` and
+/// `shift` have a value for each channel.
 #[kernel(
     instances(T: [f32, f16, bf16]),
     max_threads = series::BLOCK_THREADS,
@@ -101,7 +101,7 @@ pub unsafe fn layer_norm_rows<T: Storage>(
     let variance = row.together(squares, LAYER_NORM_SQUARES.view(), |a, b| a + b) / count;
     let rstd = math::rsqrt(variance + g.eps);
     let of_elements = |values: *const T, batch: u32, start: usize, absent: f32| {
-        // Asked each time: loops would else be written out for either.
+        // Evaluated each time: otherwise the compiler would duplicate the loops for both cases.
         if opaque::to_compiler(u32::from(values.is_null())) != 0 {
             [absent; MAPPED]
         } else if size_of::<T>() < size_of::<f32>() && g.affine_type.is_f32() {
@@ -133,15 +133,14 @@ pub unsafe fn layer_norm_rows<T: Storage>(
 /// A block normalises `g.block_elements` consecutive elements of `x` into `y`.
 ///
 /// *Launch*: `g.shape()`. *Mapping*: vectors go to the threads in turn. *Barriers*: one, after the statistics
-/// of the block's rows are in shared memory, and one before it if these are in splits. *Traffic*: each
-/// element is read once and written once; weight and bias are read once for each row, from cache but for the
-/// first.
+/// of the block's rows are in shared memory, and one before it if rows are split. *Traffic*: each element is
+/// read once and written once. Weight and bias are read once for each row, from cache after the first.
 ///
 /// # Safety
-/// `x` and `y` have `g.elements` elements and start on 16 bytes; `g.norm` has one channel, without weight and
-/// bias, whose plane is a row; `partials` is what `group_norm`'s statistics kernel wrote for `x`; `weight`
-/// and `bias` have `g.spatial` elements, f32 ones where the norm says so, or are null; `y` is `x` or apart
-/// from it.
+/// `x` and `y` have `g.elements` elements and are 16-byte aligned; `y` is `x` or does not overlap it.
+/// `g.norm` has one channel, whose plane is a row, and no weight or bias. `partials` is the output of
+/// `group_norm`'s statistics kernel for `x`. `weight` and `bias` have `g.spatial` elements, of f32 if the
+/// norm says so, or are null.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn layer_norm_apply<T: Storage>(
     x: *const T,
@@ -153,7 +152,7 @@ pub unsafe fn layer_norm_apply<T: Storage>(
 ) {
     let start = thread::block_idx_x() as u64 * g.block_elements as u64;
     let left = (g.elements - start).min(g.block_elements as u64) as u32;
-    // Below `left <= g.block_elements`, so these are the block's elements and no others.
+    // Accesses are below `left`, and so within the block's own elements.
     let x = Global::new(x, g.elements as usize).slice(start as usize, left as usize);
     let y = GlobalMut::new(y, g.elements as usize).slice(start as usize, left as usize);
     let row = g.spatial as usize;

@@ -1,11 +1,12 @@
 //! Group and instance norm of channels-last tensors, with a list of pointwise functions.
 //!
-//! Two launches and those that combine statistics between them. A thread has the same channels in all of its
-//! pixels, so statistics are those of channels until they are combined to those of rows, and what normalises
-//! a channel is computed once for a thread. `launch_config::norm_nhwc` says how threads are spread.
+//! Two launches, and between them the launches that combine statistics. A thread has the same channels in all
+//! of its pixels. It therefore takes the moments of channels, which later launches combine into those of
+//! rows, and it computes the factor and bias of each channel once. `launch_config::norm_nhwc` defines how
+//! threads are spread.
 //!
 //! ```text
-//! norm_nhwc_moments:  for each eight pixels of the thread: moments of each channel, combined with those so far
+//! norm_nhwc_moments:  for each eight pixels of the thread: moments of each channel, added to earlier ones
 //!                     moments of the block's pixels, by a tree over its threads   # barriers
 //! norm_nhwc:          mean, rstd * weight, bias of the thread's four channels
 //!                     for each pixel of the thread: load the next one; y = list((x - mean) * factor + bias)
@@ -27,8 +28,8 @@ use crate::parts::pointwise::{KeepsNothing, apply_with_residual};
 use crate::parts::unroll::unroll;
 
 shared_array! {
-    /// The moments of each thread's channels: all counts, then all means and deviations of its first channel,
-    /// and so on.
+    /// The moments of each thread's channels: the counts of all threads, then for each of the four channels
+    /// the means and the squared deviations of all threads.
     static NORM_NHWC_THREADS: [f32; BLOCK_THREADS as usize * (1 + 2 * VECTOR_ELEMENTS)];
 }
 
@@ -41,17 +42,17 @@ struct ThreadPlace {
     part: u32,
     /// The first of its channels.
     channel: u32,
-    /// Its number among the threads of these channels.
+    /// The thread's index among the threads with the same channels.
     lane: u32,
     /// Its first pixel; the others are `g.lanes` apart, up to `end`.
     first: u32,
     end: u32,
-    /// Whether it has channels and pixels at all.
+    /// Whether the thread has channels in the tensor.
     takes_part: bool,
 }
 
 impl ThreadPlace {
-    /// Of the thread that is asking.
+    /// The place of the calling thread.
     ///
     /// # Safety
     /// The launch is `g.shape()`.
@@ -74,7 +75,7 @@ impl ThreadPlace {
         }
     }
 
-    /// The thread's elements of pixel `pixel` in the tensor.
+    /// The index in the tensor of the thread's first element of pixel `pixel`.
     #[inline(always)]
     fn element(&self, g: &NormNhwcGeometry, pixel: u32) -> usize {
         let pixel = self.sample * g.pixels as usize + pixel as usize;
@@ -82,7 +83,7 @@ impl ThreadPlace {
     }
 }
 
-/// Stores a thread's moments to its place in shared memory.
+/// Stores a thread's moments in its slot of shared memory.
 #[inline(always)]
 unsafe fn share(shared: Shared<f32>, thread: u32, all: &Channels) {
     shared.store(thread, all[0].count);
@@ -93,7 +94,7 @@ unsafe fn share(shared: Shared<f32>, thread: u32, all: &Channels) {
     });
 }
 
-/// The moments of another thread.
+/// Loads the moments that thread `thread` stored.
 #[inline(always)]
 unsafe fn shared_by(shared: Shared<f32>, thread: u32) -> Channels {
     let mut all = [Moments::EMPTY; VECTOR_ELEMENTS];
@@ -109,16 +110,16 @@ unsafe fn shared_by(shared: Shared<f32>, thread: u32) -> Channels {
     all
 }
 
-/// A block takes the moments of its channels over a part of a sample's pixels.
+/// A block computes the moments of its channels over a part of a sample's pixels.
 ///
 /// *Launch*: `g.shape()`.
 /// *Mapping*: neighbouring threads have neighbouring vectors of channels, then neighbouring pixels.
-/// *Barriers*: one for each level of the tree over the threads that have the same channels, and one before.
+/// *Barriers*: one for each level of the tree over the threads that have the same channels.
 /// *Traffic*: each element is read once; 16 bytes are written for each channel and part.
 ///
 /// # Safety
-/// `x` is channels last, has the elements of `g.norm` and starts on 16 bytes; `moments` has
-/// `g.moment_elements()` and starts on 16.
+/// `x` is channels last, has the elements of `g.norm` and is 16-byte aligned; `moments` has
+/// `g.moment_elements()` and is 16-byte aligned.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS[0])]
 pub unsafe fn norm_nhwc_moments<T: Storage>(x: *const T, moments: *mut f32, g: &NormNhwcGeometry) {
     let x = Global::new(x, g.norm.elements() as usize);
@@ -173,13 +174,14 @@ pub unsafe fn norm_nhwc_moments<T: Storage>(x: *const T, moments: *mut f32, g: &
 /// *Launch*: `g.shape()`.
 /// *Mapping*: as [`fn@norm_nhwc_moments`]; the list is applied to a vector at a time.
 /// *Barriers*: none.
-/// *Traffic*: each element, and each of a residual, is read once, and each written once; the rest comes from
-/// cache.
+/// *Traffic*: each element of `x` and of a residual is read once, and each result written once. Parameters
+/// come from cache.
 ///
 /// # Safety
-/// `x` and `y` are channels last, have the elements of `g.norm`, start on 16 bytes and are apart; so is
-/// `residual` if the list has one. `partials` has one counted result for each row. `weight` and `bias` have
-/// an element for each channel where the norm says that they exist, of the type that it says.
+/// `x` and `y` are channels last, have the elements of `g.norm`, are 16-byte aligned and do not overlap. The
+/// same holds for `residual` and `y` if the list has a residual. `partials` has one counted result for each
+/// row. `weight` and `bias` have an element for each channel where the norm marks them as present, of the
+/// norm's `affine_type`.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS[1] - ROOMY)]
 pub unsafe fn norm_nhwc<T: Storage>(
     x: *const T,
@@ -215,11 +217,11 @@ pub unsafe fn norm_nhwc<T: Storage>(
             }
         };
         means[c] = of_row.mean;
-        // A weight of 1 leaves every bit of the other factor.
+        // A weight of 1 does not change the other factor.
         factors[c] = of_row.rstd(g.norm.eps) * value(g.norm.weight, weight, 1.0);
         biases[c] = value(g.norm.bias, bias, 0.0);
     });
-    // The next pixels are loaded before this one is computed: one of f32, three of 16 bits.
+    // Prefetches the next pixels before it computes the current one: one pixel of f32, or three of 16 bits.
     let load = |pixel: u32| {
         let [mut values, mut added] = [[T::from_f32(0.0); VECTOR_ELEMENTS]; 2];
         if pixel < place.end {

@@ -1,7 +1,7 @@
-//! The pointwise functions and arithmetic with a residual: each element by itself, wherever it stands.
+//! Pointwise functions, and arithmetic with a residual, on elements of any layout.
 //!
-//! A kernel applies a list of functions, another one a list with a residual, and a third one a list that
-//! keeps values as well: `parts/pointwise.rs` has the functions.
+//! Three kernels: one for lists of functions, one for lists that may contain a residual, and one for lists
+//! that also keep values for later steps. `parts/pointwise.rs` has the functions.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
@@ -15,7 +15,8 @@ use crate::parts::elementwise::block_start;
 use crate::parts::pointwise::{InRegisters, KeepsNothing, List, apply, apply_with_residual};
 use crate::parts::unroll::unroll;
 
-/// Blocks fewer on a multiprocessor where a residual takes registers, and where kept values do.
+/// Reduction of the blocks on a multiprocessor for the registers of a residual, and again for those of kept
+/// values.
 const ROOMY: u32 = 1;
 
 /// A block applies a list of functions to `BLOCK_ELEMENTS` consecutive elements of `x`, in f32, and writes
@@ -26,13 +27,13 @@ const ROOMY: u32 = 1;
 /// and written once.
 ///
 /// # Safety
-/// `x` and `y` have `elements` elements and start on 16 bytes; `y` is `x` or apart from it.
+/// `x` and `y` have `elements` elements and are 16-byte aligned; `y` is `x` or does not overlap it.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list: &PointwiseList) {
     map(x, y, elements, List::Functions(list), false);
 }
 
-/// A block applies a list of functions, in which there may be a residual, to `BLOCK_ELEMENTS` consecutive
+/// A block applies a list of functions, which may contain a residual, to `BLOCK_ELEMENTS` consecutive
 /// elements of `x`, in f32, and writes the results to `y`.
 ///
 /// *Launch*: `pointwise::shape(elements)`. *Mapping*: four vectors a thread, a block's width apart; the list
@@ -40,8 +41,8 @@ pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list:
 /// the residual is read once, each result written once.
 ///
 /// # Safety
-/// `x` and `y` have `elements` elements, and so has `residual` if the list has it. They start on 16 bytes.
-/// `y` is `x`, or `residual`, or apart from them; `x` and `residual` may be the same.
+/// `x` and `y` have `elements` elements, and so has `residual` if the list has it. All are 16-byte aligned.
+/// `y` is `x`, or `residual`, or overlaps neither; `x` and `residual` may be the same.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS - ROOMY)]
 pub unsafe fn pointwise_residual<T: Storage>(
     x: *const T,
@@ -54,7 +55,7 @@ pub unsafe fn pointwise_residual<T: Storage>(
     map(x, y, elements, List::WithResidual(list, residual), false);
 }
 
-/// The same with lists that keep a value for later steps, and perhaps a residual.
+/// [`fn@pointwise_residual`] for lists that keep a value for later steps. The list may also have a residual.
 ///
 /// # Safety
 /// As for [`fn@pointwise_residual`].
@@ -70,7 +71,7 @@ pub unsafe fn pointwise_kept<T: Storage>(
     map(x, y, elements, List::WithResidual(list, residual), true);
 }
 
-/// The body of all three kernels. Whether the list `keeps` a value is known when a kernel is compiled.
+/// The body of all three kernels. Whether the list `keeps` a value is a compile-time constant of each kernel.
 #[inline(always)]
 unsafe fn map<T: Storage>(x: *const T, y: *mut T, elements: u64, list: List<'_, T>, keeps: bool) {
     let x = Global::new(x, elements as usize);
@@ -91,7 +92,7 @@ unsafe fn map<T: Storage>(x: *const T, y: *mut T, elements: u64, list: List<'_, 
             }
         });
     }
-    // One half after the other, since the list's code is written out for every value.
+    // One half after the other, because the list's code is unrolled for every value.
     let pair = |a, b| {
         let ([a, b, c, d], [e, f, g, h]) = (T::to_f32_vector(a), T::to_f32_vector(b));
         [a, b, c, d, e, f, g, h]

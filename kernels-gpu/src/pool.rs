@@ -1,5 +1,5 @@
 //! Pools: the maximum or the average of each window of images and volumes. The average of a whole plane is a
-//! reduction of a row.
+//! row reduction instead.
 //!
 //! NaN in a window gives NaN, and so do infinities of both signs in an average. Padding is never loaded.
 //! Averages are f32 sums in a fixed order: over the columns of a row, the rows of a slice, and the slices.
@@ -22,16 +22,17 @@ pub mod overlapping;
 struct Window {
     /// Index of the plane's first element.
     plane: usize,
-    /// Depth, row and column of the window's first element; below zero, wrapped, in the padding.
+    /// Depth, row and column of the window's first element. A position in front of the input is negative and
+    /// wraps around.
     first: [u32; 3],
 }
 
 /// A block computes `BLOCK_OUTPUTS` consecutive outputs.
 ///
 /// *Launch*: `g.shape()`. *Mapping*: four windows a thread, a block's width apart, whose elements are loaded
-/// side by side. For an element in the padding, the first element of the plane is loaded instead, and not
-/// counted. *Barriers*: none. *Traffic*: each element of a window is read once from cache, each element of
-/// the input about once from memory; each output is written once.
+/// side by side. For an element in the padding, the thread loads the first element of the plane and drops it.
+/// *Barriers*: none. *Traffic*: each element of a window is read once from cache, each element of the input
+/// about once from memory; each output is written once.
 ///
 /// # Safety
 /// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`; the two do not
@@ -130,7 +131,7 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
     }
 }
 
-/// How the elements of a window are reduced.
+/// The reduction of a window: a maximum or a sum.
 #[derive(Clone, Copy)]
 struct Reduction {
     is_maximum: bool,
@@ -144,7 +145,7 @@ impl Reduction {
         }
     }
 
-    /// What is reduced of no elements, and in place of one of the padding.
+    /// The identity of the reduction, which also stands for elements in the padding.
     #[inline(always)]
     fn none(self) -> f32 {
         if self.is_maximum {
@@ -154,7 +155,7 @@ impl Reduction {
         }
     }
 
-    /// One step.
+    /// Combines two partial results.
     #[inline(always)]
     fn and(self, a: f32, b: f32) -> f32 {
         if self.is_maximum {
@@ -164,7 +165,7 @@ impl Reduction {
         }
     }
 
-    /// The result, of a maximum or of a sum with a divisor.
+    /// The pooled value: a maximum as it is, a sum divided by the divisor.
     #[inline(always)]
     fn result(self, reduced: f32, divisor: impl FnOnce() -> f32) -> f32 {
         if self.is_maximum {
@@ -185,7 +186,7 @@ fn divisor(g: &WindowGeometry, output: [u32; 3]) -> f32 {
     let mut count = 1;
     unroll!(3, |axis| {
         let padding = g.padding[axis];
-        // Positions of the padded axis, which signed 32 bits hold.
+        // Positions on the padded axis fit signed 32 bits.
         let start = output[axis] * g.stride[axis];
         let end = start + g.kernel[axis];
         let (first, last) = if is_padded {

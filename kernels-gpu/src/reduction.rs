@@ -1,4 +1,4 @@
-//! Reductions of rows: of the axes behind which there are none.
+//! Reductions of rows, that is, over the innermost axes.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::warp::{self, ALL_LANES};
@@ -12,22 +12,22 @@ use crate::parts::index::div_rem_u64;
 use crate::parts::reduction_operations::{ReductionOperation, of_each_operation};
 use crate::parts::unroll::unroll;
 
-/// Loads of a lane that are in flight.
+/// Loads that a lane has in flight.
 const LOADS: usize = 4;
 
-/// What is known of four series of a lane's elements.
+/// Partial results of four interleaved series of a lane's elements.
 type States<O> = [<O as ReductionOperation>::State; VECTOR_ELEMENTS];
 
 of_each_operation! {
     /// A warp reduces a part of a row: `PART_ELEMENTS` elements, fewer at the row's end.
     ///
-    /// *Launch*: `g.shape()`. *Mapping*: a lane reduces four series, each of every 128th element, and then
-    /// these in pairs; then a butterfly combines the lanes. Loads are vectors of four where rows are aligned
-    /// to them, else elements a warp's width apart. *Barriers*: none. *Traffic*: each element is read once,
-    /// each result written once.
+    /// *Launch*: `g.shape()`. *Mapping*: a lane reduces four series, each of every 128th element, then
+    /// combines them in pairs. A butterfly of shuffles combines the lanes. Loads are vectors of four where
+    /// rows are vector-aligned, else elements a warp's width apart. *Barriers*: none. *Traffic*: each element
+    /// is read once, each result written once.
     ///
     /// # Safety
-    /// `x` has `g.rows` rows of `g.elements` elements, more than 0, and starts on 16 bytes; `y` has
+    /// `x` has `g.rows` rows of `g.elements` elements, more than 0, and is 16-byte aligned; `y` has
     /// `g.results()` elements of the type `g.output`. They do not overlap.
     #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
     pub unsafe fn row_reduction<O: ReductionOperation, T: Storage>(
@@ -74,10 +74,11 @@ of_each_operation! {
     }
 }
 
-/// The lane's states of the `len` elements from `first` on, which are whole vectors.
+/// Reduces the lane's share of the `len` elements from `first` on, which are whole vectors, to its four
+/// states.
 ///
 /// # Safety
-/// `x` has the elements.
+/// `x` has these elements.
 #[inline(always)]
 unsafe fn of_vectors<O: ReductionOperation, T: Storage>(
     x: Global<T>,
@@ -111,10 +112,10 @@ unsafe fn of_vectors<O: ReductionOperation, T: Storage>(
     states
 }
 
-/// The same of elements that are no whole vectors.
+/// [`of_vectors`] for rows that are not whole vectors, element by element.
 ///
 /// # Safety
-/// As there.
+/// As for [`of_vectors`].
 #[inline(always)]
 unsafe fn of_elements<O: ReductionOperation, T: Storage>(
     x: Global<T>,

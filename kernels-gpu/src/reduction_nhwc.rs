@@ -1,8 +1,8 @@
-//! Reductions of the pixels of channels-last tensors: of each channel of a sample to one value.
+//! Reductions over the pixels of channels-last tensors: one value for each channel of a sample.
 //!
-//! A thread has the same channels in all of its pixels, so nothing is exchanged before its last pixel. One
-//! kernel has all operations, which differ in few instructions behind the loads.
-//! `launch_config::reduction_nhwc` says how threads are spread.
+//! A thread has the same channels in all of its pixels, so threads exchange nothing before their last pixel.
+//! One kernel serves all operations, which differ only in a few instructions after the loads.
+//! `launch_config::reduction_nhwc` defines how threads are spread.
 //!
 //! ```text
 //! for each four pixels of the thread:  all = all and ((p0 and p1) and (p2 and p3))     # for each channel
@@ -23,11 +23,11 @@ use crate::parts::reduction_operations::{Max, Min, ReductionOperation, Sum};
 use crate::parts::unroll::unroll;
 
 shared_array! {
-    /// What the threads of a block have, for each pixel at a time all channels of the block.
+    /// Partial results of the block's threads, as `[lane][channel]`.
     static REDUCTION_NHWC_LANES: [f32; MAX_BLOCK_THREADS as usize * VECTOR_ELEMENTS];
 }
 
-/// What `O` makes of `all` and of four vectors.
+/// Combines `all` and four vectors by `O`.
 #[inline(always)]
 fn with_four<O: ReductionOperation<State = f32>>(
     mut all: Vector,
@@ -40,7 +40,7 @@ fn with_four<O: ReductionOperation<State = f32>>(
     all
 }
 
-/// The same of the operation.
+/// [`with_four`] for an operation that is known at run time.
 #[inline(always)]
 fn and_four(operation: PixelOperation, all: Vector, of: &[Vector; LOADS as usize]) -> Vector {
     match operation {
@@ -53,13 +53,13 @@ fn and_four(operation: PixelOperation, all: Vector, of: &[Vector; LOADS as usize
 /// A block reduces its channels over a part of a sample's pixels.
 ///
 /// *Launch*: `g.shape()`.
-/// *Mapping*: neighbouring threads have neighbouring vectors of channels, then neighbouring pixels; in the
-/// end there is a thread for each channel.
+/// *Mapping*: neighbouring threads have neighbouring vectors of channels, then neighbouring pixels. At the
+/// end, one thread combines each channel.
 /// *Barriers*: one.
 /// *Traffic*: each element is read once, each result written once.
 ///
 /// # Safety
-/// `x` is channels last, has `g.elements()` elements and starts on 16 bytes; `y` has `g.results()` elements
+/// `x` is channels last, has `g.elements()` elements and is 16-byte aligned; `y` has `g.results()` elements
 /// of the type `g.output`. They do not overlap.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn reduction_nhwc<T: Storage>(x: *const T, y: *mut T, g: &ReductionNhwcGeometry) {
@@ -81,7 +81,7 @@ pub unsafe fn reduction_nhwc<T: Storage>(x: *const T, y: *mut T, g: &ReductionNh
         let before = sample as usize * g.pixels as usize;
         let mut pixel = first + lane;
         while pixel < end {
-            // Behind the last pixel that one is loaded, and not taken.
+            // Loads after the last pixel repeat it and are dropped.
             let mut loaded = [[T::from_f32(0.0); VECTOR_ELEMENTS]; LOADS as usize];
             unroll!(4, |i| {
                 let of = (pixel + i as u32 * g.lanes).min(end - 1);
@@ -108,7 +108,7 @@ pub unsafe fn reduction_nhwc<T: Storage>(x: *const T, y: *mut T, g: &ReductionNh
     if thread >= block_channels || channel >= g.channels {
         return;
     }
-    // The values of four lanes at a time; the vectors have nothing else.
+    // Four lanes at a time; only element 0 of each vector is used.
     let mut result = [none; VECTOR_ELEMENTS];
     let mut lane = 0;
     while lane < g.lanes {
@@ -121,7 +121,7 @@ pub unsafe fn reduction_nhwc<T: Storage>(x: *const T, y: *mut T, g: &ReductionNh
         result = and_four(g.operation, result, &values);
         lane += LOADS;
     }
-    // Divided by one, a value keeps its bits.
+    // For maximum and minimum the divisor is 1, which changes no bit.
     let result = result[0] / g.divisor;
     let len = g.results() as usize;
     let row = sample as usize * g.parts as usize + part as usize;

@@ -1,4 +1,4 @@
-//! `scale`: each channel is multiplied by a number of its own; and `prelu`: what of it is not above 0.
+//! `scale` multiplies each channel by its own factor. `prelu` does so only where a value is not above 0.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel};
@@ -8,8 +8,8 @@ use crate::parts::elementwise::{block_start, map_block};
 use crate::parts::index::Channels;
 use crate::parts::map::ChannelScale;
 
-/// A block multiplies `BLOCK_ELEMENTS` consecutive elements of `x` into `y`, where they are not above
-/// `multiplied_to`: infinity for `scale`, 0 for `prelu`.
+/// A block maps `BLOCK_ELEMENTS` consecutive elements of `x` into `y`. It multiplies values that are not
+/// above `multiplied_to`, which is infinity for `scale` and 0 for `prelu`, and copies larger ones.
 ///
 /// *Launch*: `elementwise::shape(g.elements)`.
 /// *Mapping*: four vectors a thread, a block's width apart.
@@ -17,8 +17,8 @@ use crate::parts::map::ChannelScale;
 /// *Traffic*: each element is read once and written once; the scales come from cache.
 ///
 /// # Safety
-/// `x` and `y` have `g.elements` elements and start on 16 bytes, `scale` has
-/// `g.channels`; `y` is `x` or apart from it.
+/// `x` and `y` have `g.elements` elements and are 16-byte aligned, `scale` has `g.channels`. `y` is `x` or
+/// does not overlap it.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn scale<T: Storage>(
     x: *const T,

@@ -1,7 +1,7 @@
-//! `softmax` and `log_softmax` over an axis: `y = e^x / sum(e^x)` and its logarithm, as PyTorch has them.
+//! `softmax` and `log_softmax` over an axis, as in PyTorch: `y = e^x / sum(e^x)`, and its logarithm.
 //!
-//! Exponentials are those of distances from the largest value, so none overflows. A NaN or an infinity among
-//! the values gives NaN for all of them, and so do values that are all minus infinity.
+//! Exponentials are taken of the distances from the largest value, so none overflows. A NaN or a positive
+//! infinity among the values makes all results NaN, as does a series of only minus infinities.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, opaque, shared_array};
@@ -21,21 +21,21 @@ shared_array! {
     static SOFTMAX_SUM: [f32; BLOCK_THREADS as usize];
 }
 
-/// A block takes the softmax of consecutive series, or its logarithm, applies a list to it, with a residual
-/// and a gain and a shift of each channel in it, and writes the results to `y`.
+/// A block computes the softmax of consecutive series, or its logarithm. It then applies a list, which may
+/// contain a residual and a gain and a shift of each channel, and writes the results to `y`.
 ///
 /// *Launch*: `g.series.shape()`.
-/// *Mapping*: `g.series.threads` threads share a series and hold up to 32 values each. Those of a row are
-/// neighbours, and load vectors of four where rows are aligned to them. Else neighbouring threads have
-/// neighbouring series.
+/// *Mapping*: `g.series.threads` threads share a series and hold up to 32 values each. If series are rows,
+/// the threads of a series are neighbours, and load vectors of four where rows are vector-aligned. Else
+/// neighbouring threads have neighbouring series.
 /// *Barriers*: two if a series has threads of several warps.
-/// *Traffic*: each element is read once, twice if the threads of its series do not hold all values at once;
-/// each result is written once, each element of the residual read once.
+/// *Traffic*: each element is read once, or twice if the threads of its series cannot hold all values at
+/// once. Each result is written once, and each element of the residual is read once.
 ///
 /// # Safety
 /// `x` and `y` have `g.series.series * g.series.count` elements, more than 0, and so has `residual` if the
-/// list has it. They start on 16 bytes and `y` is apart from the others. If the list has them, `gain` and
-/// `shift` have a value for each channel.
+/// list has it. All three are 16-byte aligned, and `y` does not overlap the others. If the list has them,
+/// `gain` and `shift` have a value for each channel.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn softmax<T: Storage>(
     x: *const T,
@@ -58,7 +58,7 @@ pub unsafe fn softmax<T: Storage>(
     let load = |batch| series.load(x, batch, f32::NEG_INFINITY);
     let is_held = g.batches == 1;
     let mut values = load(0);
-    // Finite, so that minus infinity is at a distance from it.
+    // Starts from a finite number, so that minus infinity is at an infinite distance from it.
     let mut largest = largest_of(f32::MIN, values);
     let mut sum = 0.0;
     if !is_held {
@@ -110,7 +110,7 @@ pub unsafe fn softmax<T: Storage>(
     }
 }
 
-/// The largest of the values and `largest`. NaN counts as nothing: it makes the sum NaN.
+/// Returns the largest of the values and `largest`. NaN is skipped here: it makes the sum NaN.
 #[inline(always)]
 fn largest_of(largest: f32, values: [f32; HELD]) -> f32 {
     let mut largest = largest;
@@ -120,7 +120,7 @@ fn largest_of(largest: f32, values: [f32; HELD]) -> f32 {
     largest
 }
 
-/// `e^(x - largest)` of each value of a batch that the thread has, 0 in place of others.
+/// Computes `e^(x - largest)` of each value that the thread has in a batch, and 0 for absent values.
 #[inline(always)]
 fn exponentials<T: Storage>(
     series: &Series<'_>,

@@ -1,8 +1,8 @@
 //! Upsampling: the nearest value, or linear interpolation along up to three axes.
 //!
-//! `launch_config::upsample` says what a unit is. Interpolation goes along the columns first, then along the
-//! rows and the slices, each step as `fma(b, weight, a * (1 - weight))`, in f32. A value with a weight of 0
-//! is loaded and multiplied, too: NaN and infinities beside a position give NaN, as in PyTorch.
+//! `launch_config::upsample` defines a unit. Interpolation goes along the columns first, then along the rows
+//! and the slices, each step as `fma(b, weight, a * (1 - weight))`, in f32. A value with weight 0 is also
+//! loaded and multiplied, so NaN and infinities next to a position give NaN, as in PyTorch.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
@@ -14,18 +14,18 @@ use launch_config::upsample::{
 use crate::parts::index::NearSegments;
 use crate::parts::unroll::unroll;
 
-/// A block makes `BLOCK_UNITS` consecutive values of the output.
+/// A block computes `BLOCK_UNITS` consecutive values of the output.
 ///
 /// *Launch*: `g.shape()`.
-/// *Mapping*: four values a thread, a block's width apart. The nearest values are all loaded before the first
-/// is stored.
+/// *Mapping*: four values a thread, a block's width apart. In nearest mode, a thread loads all of them before
+/// it stores the first.
 /// *Barriers*: none.
-/// *Traffic*: each value of the input is read about once from memory, as often as outputs need it from cache;
-/// each output is written once.
+/// *Traffic*: each value of the input is read about once from memory, and from cache once for each output
+/// that needs it; each output is written once.
 ///
 /// # Safety
-/// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`; the two do not overlap. The
-/// extents are positive, planes have less than 2^31 elements, `g.pixel_units` is 1, and `g` is planned.
+/// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`, and they do not overlap.
+/// The extents are positive, planes have less than 2^31 elements, `g.pixel_units` is 1, and `g` is planned.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn upsample<T: Storage>(x: *const T, y: *mut T, g: &UpsampleGeometry) {
     let x = Global::new(x, (g.planes * g.input_units()) as usize);
@@ -37,13 +37,13 @@ pub unsafe fn upsample<T: Storage>(x: *const T, y: *mut T, g: &UpsampleGeometry)
     );
 }
 
-/// The same of channels-last tensors. A block makes `BLOCK_UNITS` consecutive vectors of channels.
+/// [`fn@upsample`] of channels-last tensors. A block computes `BLOCK_UNITS` consecutive vectors of channels.
 ///
 /// *Launch*, *Mapping*, *Barriers*, *Traffic*: as for [`fn@upsample`], with vectors.
 ///
 /// # Safety
-/// As for [`fn@upsample`], but that `x` and `y` are channels last, have `g.pixel_units` vectors of channels
-/// and start on 16 bytes; samples have less than 2^31 vectors.
+/// As for [`fn@upsample`], except that `x` and `y` are channels last, have `g.pixel_units` vectors of
+/// channels a pixel and are 16-byte aligned. Samples have less than 2^31 vectors.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn upsample_nhwc<T: Storage>(x: *const T, y: *mut T, g: &UpsampleGeometry) {
     let elements = |units: u64| (g.planes * units) as usize * VECTOR_ELEMENTS;
@@ -58,8 +58,8 @@ pub unsafe fn upsample_nhwc<T: Storage>(x: *const T, y: *mut T, g: &UpsampleGeom
     );
 }
 
-/// A unit of the output: the plane's first unit of the input, the unit in the pixel, and depth, row and
-/// column.
+/// A unit of the output: the first input unit of its plane, its index among the pixel's units, and its depth,
+/// row and column.
 #[derive(Clone, Copy)]
 struct Place {
     plane: usize,
@@ -67,7 +67,7 @@ struct Place {
     at: [u32; 3],
 }
 
-/// Makes the block's units, which have `V` values each.
+/// Computes the block's units of `V` values each.
 ///
 /// # Safety
 /// As for the kernels.
@@ -123,14 +123,14 @@ unsafe fn of_units<const V: usize>(
     }
 }
 
-/// The unit of the input at a depth, a row and a column of the place's plane.
+/// The index of the input unit at a depth, row and column of the place's plane.
 #[inline(always)]
 fn unit_of(g: &UpsampleGeometry, place: &Place, [d, h, w]: [u32; 3]) -> usize {
     let pixel = (d * g.input[1] + h) * g.input[2] + w;
     place.plane + (pixel * g.pixel_units + place.unit) as usize
 }
 
-/// What is between two values.
+/// Interpolates linearly between two units.
 #[inline(always)]
 fn between<const V: usize>(a: [f32; V], b: [f32; V], weight: f32) -> [f32; V] {
     let mut y = a;
@@ -142,7 +142,7 @@ fn between<const V: usize>(a: [f32; V], b: [f32; V], weight: f32) -> [f32; V] {
     y
 }
 
-/// The interpolated values of a unit.
+/// Interpolates an output unit from up to eight input units.
 ///
 /// # Safety
 /// As for the kernels.
@@ -157,7 +157,7 @@ unsafe fn interpolated<const V: usize>(
     unroll!(3, |axis| {
         (first[axis], weight[axis]) = g.axes[axis].source(place.at[axis], g.input[axis]);
     });
-    // The value behind the last one is the last one.
+    // The neighbour of the last value is that value itself.
     let behind = |axis: usize| {
         let next = first[axis] + 1;
         if next < g.input[axis] {

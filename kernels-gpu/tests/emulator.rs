@@ -1,9 +1,9 @@
-//! Every kernel in the emulator, in natural order and in shuffled ones, against the oracle.
+//! Checks every kernel in the emulator against the oracle, in natural and in shuffled thread orders.
 
 use kernels_gpu as kernels;
 
 mod checks;
-/// Beside the other checks, which are run on copies of the kernels that lack these.
+/// A module of its own: the other checks also run on copies of the kernels that lack the peak kernels.
 #[path = "checks/peak.rs"]
 mod peak;
 
@@ -12,12 +12,13 @@ use checks::{Outcome, Run};
 use cuda_std::{bf16, f16};
 
 /// Orders of threads: the natural one, and two shuffled ones. A check runs in the first two, or in the first
-/// if it takes long, and with other types in the third.
+/// alone if it takes long. With other types, it runs in the third.
 const ORDERS: [Option<u64>; 3] = [None, Some(1), Some(2)];
 
-/// Runs a check in these orders; where a variable chooses among all of them, `natural` or `shuffled`, in
-/// those that it leaves, and where it says `rest`, in these but the natural one. `cargo xtask` sets it, to
-/// see what the tests reach or notice in the least time, and continuous integration behind that.
+/// Runs a check in these orders. If `CONVFUSE_TEST_ORDER` is `natural` or `shuffled`, the check runs in all
+/// such orders of [`ORDERS`] instead; if it is `rest`, in these orders without the natural one. `cargo xtask`
+/// sets the variable to see in the least time what the tests reach or notice, and continuous integration sets
+/// it for the runs after that.
 fn run_in(orders: &[Option<u64>], check: fn(&Run) -> Outcome) {
     let chosen = std::env::var("CONVFUSE_TEST_ORDER").ok();
     let runs = |seed: &Option<u64>| match chosen.as_deref() {
@@ -34,7 +35,7 @@ fn run_in(orders: &[Option<u64>], check: fn(&Run) -> Outcome) {
     }
 }
 
-/// Tests of checks in so many orders. Behind `=>` are those before it with other types.
+/// Defines tests that run checks in `$orders` orders. After `=>` are the same checks with other types.
 macro_rules! tests {
     (in $orders:literal: $($name:ident: $($check:expr),+ $(=> $($other:expr),+)?;)+) => {
         $(

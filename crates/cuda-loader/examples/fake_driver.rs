@@ -3,10 +3,10 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 const SUCCESS: c_uint = 0;
-/// A code that came with CUDA 12, after the bindings of `cust`.
+/// An error code of CUDA 12, which the bindings of `cust` lack.
 const INVALID_CLUSTER_SIZE: c_uint = 912;
 
-// SAFETY (of each export): the test that loads this library wants these names.
+// SAFETY (of each export): the test that loads this library expects these names.
 
 #[unsafe(no_mangle)]
 extern "C" fn cuInit(flags: c_uint) -> c_uint {
@@ -35,7 +35,7 @@ extern "C" fn cuEventElapsedTime(
     SUCCESS
 }
 
-/// Eleven parameters: the last ones travel on the stack.
+/// A function of eleven parameters, so that the last ones are passed on the stack.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "C" fn cuLaunchKernel(

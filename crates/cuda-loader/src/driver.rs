@@ -1,4 +1,4 @@
-//! Finding the driver's library and the functions in it.
+//! Loads the driver's library and looks up its functions.
 
 use std::error::Error;
 use std::ffi::{CStr, c_int, c_void};
@@ -37,8 +37,8 @@ fn load() -> Result<&'static Driver, LoadError> {
 fn open_first() -> Result<Driver, LoadError> {
     let mut attempts = Vec::new();
     for &name in LIBRARY_NAMES {
-        // SAFETY: loading runs the library's initialisers. Under these names systems install the
-        // NVIDIA driver and nothing else, whose initialisers may run in any program.
+        // SAFETY: loading runs the library's initialisers. Systems install only the NVIDIA driver under
+        // these names, and its initialisers may run in any program.
         match unsafe { Library::new(name) } {
             Ok(library) => return Ok(Driver { name, library }),
             Err(error) => attempts.push(Attempt {
@@ -50,8 +50,8 @@ fn open_first() -> Result<Driver, LoadError> {
     Err(LoadError::LibraryNotFound { attempts })
 }
 
-/// The message of the system's loader, which `libloading` keeps as the cause of its own error, without the
-/// library's name in front.
+/// Returns the message of the system's loader without the leading library name. `libloading` keeps the
+/// message as the cause of its own error.
 fn message(library: &str, error: &libloading::Error) -> String {
     let message = match error.source() {
         Some(cause) => cause.to_string(),
@@ -64,12 +64,12 @@ fn message(library: &str, error: &libloading::Error) -> String {
     }
 }
 
-/// Looks up a function of the driver by its exported name (`c"cuMemAlloc_v2"`), for those that
+/// Looks up a function of the driver by its exported name (such as `c"cuMemAlloc_v2"`), for functions that
 /// this crate does not define.
 ///
 /// # Errors
 ///
-/// [`LoadError::LibraryNotFound`] without a driver, [`LoadError::SymbolNotFound`] when it lacks the
+/// [`LoadError::LibraryNotFound`] without a driver, [`LoadError::SymbolNotFound`] if the driver lacks the
 /// function.
 pub fn symbol(name: &CStr) -> Result<NonNull<c_void>, LoadError> {
     let driver = load()?;
@@ -77,8 +77,8 @@ pub fn symbol(name: &CStr) -> Result<NonNull<c_void>, LoadError> {
         library: driver.name,
         symbol: name.to_string_lossy().into_owned(),
     };
-    // SAFETY: the symbol is only taken as an address, which is right for any symbol; whoever calls
-    // it answers for the signature.
+    // SAFETY: the symbol is only used as an address, which is valid for any symbol. The caller of the
+    // function is responsible for its signature.
     let found = unsafe { driver.library.get::<*mut c_void>(name.to_bytes_with_nul()) };
     found
         .ok()
@@ -93,7 +93,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// `name` ends with a NUL, its only one.
+    /// Makes the entry of a name that ends with a NUL, its only one.
     pub(crate) const fn new(name: &'static str) -> Self {
         Self {
             name: match CStr::from_bytes_with_nul(name.as_bytes()) {
@@ -104,7 +104,7 @@ impl Entry {
         }
     }
 
-    /// The function's address, or the error code that its caller is to return.
+    /// Returns the function's address, or the error code that the calling function must return.
     #[inline]
     pub(crate) fn address(&self) -> Result<NonNull<c_void>, CUresult> {
         match NonNull::new(self.address.load(Ordering::Acquire)) {
@@ -113,7 +113,7 @@ impl Entry {
         }
     }
 
-    /// Threads may race here; all of them find the same address.
+    /// Looks up the address. Several threads may do so at once; all find the same address.
     #[cold]
     fn look_up(&self) -> Result<NonNull<c_void>, CUresult> {
         match symbol(self.name) {
@@ -132,14 +132,14 @@ impl Entry {
 /// The CUDA version that a driver supports.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct DriverVersion {
-    /// The part before the point.
+    /// The major version.
     pub major: u32,
-    /// The part after the point.
+    /// The minor version.
     pub minor: u32,
 }
 
 impl DriverVersion {
-    /// The driver counts 1000 for a major and 10 for a minor version.
+    /// Decodes the driver's version number: 1000 for a major and 10 for a minor version.
     fn from_driver(number: c_int) -> Self {
         let number = number.unsigned_abs();
         Self {
@@ -155,7 +155,7 @@ impl fmt::Display for DriverVersion {
     }
 }
 
-/// The driver that was found.
+/// The loaded driver.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DriverInfo {
@@ -165,13 +165,13 @@ pub struct DriverInfo {
     pub version: DriverVersion,
 }
 
-/// Loads the driver and asks for its version. It initialises nothing and counts no devices, so
-/// `Ok` does not promise a GPU.
+/// Loads the driver and queries its version. It initialises nothing and counts no devices, so `Ok` does not
+/// guarantee a GPU.
 ///
 /// # Errors
 ///
-/// Which library names were tried and what the system said of each, or which function is missing,
-/// or the code with which the driver refused.
+/// [`LoadError::LibraryNotFound`] with the system's message for each library name,
+/// [`LoadError::SymbolNotFound`], or [`LoadError::Version`] with the driver's error code.
 pub fn driver() -> Result<DriverInfo, LoadError> {
     let library = load()?.name;
     let address = symbol(c"cuDriverGetVersion")?;

@@ -1,4 +1,4 @@
-//! `cuGetErrorName` and `cuGetErrorString`, which answer without a driver, too: `cust` calls them to
+//! `cuGetErrorName` and `cuGetErrorString`. They also work without a driver, because `cust` calls them to
 //! print an error and panics if they fail.
 
 use std::ffi::{CStr, c_char, c_void};
@@ -11,7 +11,7 @@ use crate::driver::Entry;
 
 type Describe = unsafe extern "C" fn(u32, *mut *const c_char) -> u32;
 
-// The signatures are those that callers of `cust::sys` were compiled against.
+// The signatures are the ones against which callers of `cust::sys` were compiled.
 const _: [unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult; 2] =
     [cust::sys::cuGetErrorName, cust::sys::cuGetErrorString];
 
@@ -20,7 +20,7 @@ const _: [unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult; 2] =
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorName(error: CUresult, text: *mut *const c_char) -> CUresult {
     static ENTRY: Entry = Entry::new("cuGetErrorName\0");
-    // SAFETY: the caller's duty, `text` points to a pointer, is passed on.
+    // SAFETY: the caller guarantees that `text` points to a pointer, and this call passes it on.
     unsafe { describe(&ENTRY, error, text, own_text(error).0) }
 }
 
@@ -29,11 +29,11 @@ unsafe extern "C" fn cuGetErrorName(error: CUresult, text: *mut *const c_char) -
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(error: CUresult, text: *mut *const c_char) -> CUresult {
     static ENTRY: Entry = Entry::new("cuGetErrorString\0");
-    // SAFETY: the caller's duty, `text` points to a pointer, is passed on.
+    // SAFETY: the caller guarantees that `text` points to a pointer, and this call passes it on.
     unsafe { describe(&ENTRY, error, text, own_text(error).1) }
 }
 
-/// Asks the driver, and falls back to `own` where it cannot say.
+/// Asks the driver for the text, and falls back to `own` if the driver has none.
 ///
 /// # Safety
 ///
@@ -57,7 +57,8 @@ unsafe fn describe(
     CUresult::CUDA_SUCCESS
 }
 
-/// Name and description of the codes that this crate itself returns; one pair for all others.
+/// Returns the name and the description of the codes that this crate itself returns; all other codes share
+/// one pair.
 fn own_text(error: CUresult) -> (&'static CStr, &'static CStr) {
     match error {
         CUresult::CUDA_ERROR_SHARED_OBJECT_INIT_FAILED => (

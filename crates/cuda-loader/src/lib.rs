@@ -1,19 +1,19 @@
-//! The CUDA driver API, found at run time.
+//! The CUDA driver API, loaded at run time.
 //!
-//! `cust` declares the driver's functions as external symbols, and so an ordinary build of it links
-//! `libcuda.so`: the program needs the CUDA SDK to build and does not even start on a machine
-//! without a driver. This crate itself defines the functions that `cust` calls. Each one looks up its
-//! namesake in the installed driver when it is first called and passes the call on; where there is no
-//! driver, it returns an error code like any other failed call.
+//! `cust` declares the driver's functions as external symbols, so an ordinary build of it links
+//! `libcuda.so`. The program then needs the CUDA SDK to build, and does not start on a machine without a
+//! driver. This crate defines the functions that `cust` calls. Each function looks up the driver's function
+//! of the same name at its first call and forwards the call. Without a driver, it returns an error code
+//! like any other failed call.
 //!
-//! 1. The program links, because the symbols are here.
+//! 1. The program links, because this crate defines the symbols.
 //! 2. It starts anywhere, because nothing refers to `libcuda.so` before the first call.
-//! 3. It works with any driver, because a function that an old driver lacks fails alone.
+//! 3. It works with any driver. If an old driver lacks a function, only calls of that function fail.
 //!
-//! A program needs this crate in its dependencies and one mention of it (`cuda_loader::driver()`
-//! will do), since rustc does not link a crate that nobody mentions.
+//! A program must depend on this crate and mention it once (for example by `cuda_loader::driver()`),
+//! because rustc does not link a crate that is never mentioned.
 //!
-//! # What the calls return without a driver
+//! # Error codes of calls
 //!
 //! | state | code |
 //! |---|---|
@@ -21,15 +21,16 @@
 //! | the library lacks this function | `CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND` (302) |
 //! | the driver returns a code that `cust` has no name for | `CUDA_ERROR_UNKNOWN` (999) |
 //!
-//! The last line matters for soundness: `CUresult` is a Rust `enum`, and drivers are newer than it.
+//! The last line is needed for soundness: `CUresult` is a Rust `enum`, and newer drivers return codes that
+//! it lacks.
 //!
 //! # Building without an SDK
 //!
-//! `cust`'s build script insists on a folder that looks like an SDK and asks the linker for
-//! `-lcuda`. The folder is found by the variable `CUDA_LIBRARY_PATH`, and any with a `lib64` in it will
-//! do. The library is found by this crate's own build script: the folder `no-sdk` has a `libcuda.so`
-//! that is a linker script and adds nothing. Where an SDK is installed, `cust` finds that one, and the
-//! functions here still win, because they come first.
+//! `cust`'s build script needs a folder that looks like an SDK, and asks the linker for `-lcuda`. The
+//! variable `CUDA_LIBRARY_PATH` names the folder; any folder with a `lib64` in it suffices. This crate's
+//! build script supplies the library: the folder `no-sdk` has a `libcuda.so` that is a linker script and
+//! adds nothing. If an SDK is installed, `cust` finds the SDK's library, but the functions of this crate
+//! take precedence because they come first.
 //!
 //! # Examples
 //!
@@ -50,7 +51,7 @@ pub use status::known;
 
 use std::ffi::c_int;
 
-/// Why the driver, or one of its functions, is not to be had.
+/// An error in loading the driver or one of its functions.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -60,7 +61,7 @@ pub enum LoadError {
         list(.attempts)
     )]
     LibraryNotFound {
-        /// What was tried, in order.
+        /// The attempts, in order.
         attempts: Vec<Attempt>,
     },
     /// The library was loaded but has no function of this name.
@@ -71,7 +72,7 @@ pub enum LoadError {
         /// The function looked up in it.
         symbol: String,
     },
-    /// The driver would not say its version.
+    /// The driver failed to report its version.
     #[error("CUDA driver: cuDriverGetVersion in {library} returned error {code}")]
     Version {
         /// The library that was loaded.
@@ -81,10 +82,10 @@ pub enum LoadError {
     },
 }
 
-/// One library name that was tried, and what the system's loader said.
+/// An attempt to load a library, with the message of the system's loader.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Attempt {
-    /// The name or path given to the loader.
+    /// The name or path of the library.
     pub library: &'static str,
     /// The loader's message.
     pub message: String,

@@ -2,9 +2,9 @@
 
 use cust::sys::CUresult;
 
-/// The driver's code as `cust` knows it; one that it has no name for becomes `CUDA_ERROR_UNKNOWN`, since a
-/// `CUresult` without a name would be undefined behaviour. For functions of the driver that
-/// [`symbol`](crate::symbol) found, whose results are codes.
+/// Converts the driver's code to `cust`'s type. A code without a name in `CUresult` becomes
+/// `CUDA_ERROR_UNKNOWN`, because a `CUresult` without a name is undefined behaviour. Use it for the results
+/// of driver functions that [`symbol`](crate::symbol) returned.
 pub fn known(code: u32) -> CUresult {
     match code {
         0..=8

@@ -1,8 +1,8 @@
 //! The table of forwarded functions, by area, and the macro that turns a line into a function.
 //!
-//! A line repeats the driver's signature; that it is the one `cust` calls is checked at compile time.
-//! Listed are the functions that the safe part of `cust` or this project calls:
-//! [`symbol`](crate::symbol) reaches the others.
+//! Each line repeats the driver's signature. The compiler checks that `cust` has the same one. The table
+//! has the functions that the safe part of `cust` or this project calls; [`symbol`](crate::symbol) finds
+//! the others.
 
 /// Defines each listed function under its own symbol name.
 macro_rules! forward {
@@ -16,7 +16,7 @@ macro_rules! forward {
         use cust::sys::*;
 
         $(
-            // The signature is the one that callers of `cust::sys` were compiled against.
+            // The signature is the one against which callers of `cust::sys` were compiled.
             const _: unsafe extern "C" fn($($type),*) -> CUresult = cust::sys::$name;
 
             // SAFETY: no other item of this name is linked: `cust` only declares it, and this

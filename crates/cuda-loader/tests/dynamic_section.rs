@@ -1,12 +1,12 @@
-//! A program that uses `cust` has no libcuda in its dynamic section, and so starts without one.
+//! A program that uses `cust` has no libcuda in its dynamic section, and therefore starts without one.
 //!
-//! This test looks at itself: its executable links `cust` and this crate like any other.
+//! The test examines its own executable, which links `cust` and this crate like any other program.
 
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::{Dyn, FileHeader};
 use object::{Endianness, Object, ObjectSymbol};
 
-/// The names of the shared libraries that an ELF file asks the loader for.
+/// Returns the names of the shared libraries that an ELF file needs.
 fn needed_libraries(data: &[u8]) -> Vec<String> {
     let header = FileHeader64::<Endianness>::parse(data).expect("an ELF file");
     let endian = header.endian().expect("a known byte order");
@@ -31,7 +31,7 @@ fn needed_libraries(data: &[u8]) -> Vec<String> {
 #[test]
 #[cfg(target_os = "linux")]
 fn an_executable_that_links_cust_does_not_need_libcuda() {
-    // Pulls in the parts of `cust` that convfuse stands on, whatever they answer.
+    // Links the parts of `cust` that convfuse uses; the results do not matter.
     let initialised = cust::init(cust::CudaFlags::empty());
     let devices = cust::device::Device::num_devices();
     let driver = cuda_loader::driver();

@@ -1,4 +1,4 @@
-//! What calls return with a driver and without one.
+//! Results of calls with a driver and without one.
 //!
 //! The driver is loaded once per process, so each case runs this executable again as a child, with
 //! `LD_LIBRARY_PATH` set to a folder that holds the stand-in from `examples/fake_driver.rs`, or
@@ -13,11 +13,11 @@ use std::ptr;
 use cust::error::CudaError;
 use cust::sys::{self, CUresult};
 
-/// Set in the child, so that it knows what it is.
+/// Set in the child process.
 const CHILD: &str = "CUDA_LOADER_TEST_CHILD";
 
-/// In the parent: has `prepare` fill a fresh folder, runs the test of this name in a child that
-/// looks for libraries there first, and returns false. In the child: returns true.
+/// In the parent: lets `prepare` fill a new folder, runs the test of this name in a child that searches the
+/// folder for libraries first, and returns false. In the child: returns true.
 fn in_child(test: &str, prepare: impl FnOnce(&Path)) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;
@@ -122,7 +122,7 @@ fn a_library_that_cannot_be_loaded_is_an_error_and_not_a_crash() {
     let error = cuda_loader::driver().expect_err("no driver");
     assert!(error.to_string().contains("libcuda.so.1 ("), "{error}");
 
-    // SAFETY: 0 is the one value for the flags of `cuInit`.
+    // SAFETY: 0 is the only valid value of `cuInit`'s flags.
     let status = unsafe { sys::cuInit(0) };
     assert_eq!(status, CUresult::CUDA_ERROR_SHARED_OBJECT_INIT_FAILED);
     let error = cust::init(cust::CudaFlags::empty()).expect_err("no driver");

@@ -9,8 +9,8 @@ macro_rules! architectures {
     ($($(#[$doc:meta])* $variant:ident = $name:literal in $ptx:literal;)*) => {
         /// A device architecture.
         ///
-        /// PTX for a plain one (`Sm80`) runs there and on everything newer. PTX for one that ends in
-        /// `a` may use what only that architecture has, and runs there alone.
+        /// PTX for a plain architecture (`Sm80`) runs there and on all newer ones. PTX for an architecture
+        /// with the suffix `a` may use its specific features, and runs there alone.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
         #[non_exhaustive]
         pub enum Arch {
@@ -26,7 +26,7 @@ macro_rules! architectures {
                 match self { $(Arch::$variant => $name),* }
             }
 
-            /// The compiler's feature for the PTX version that modules for this architecture are in.
+            /// The compiler's feature name for the PTX version of modules for this architecture.
             pub(crate) const fn ptx_feature(self) -> &'static str {
                 match self { $(Arch::$variant => $ptx),* }
             }
@@ -34,8 +34,8 @@ macro_rules! architectures {
     };
 }
 
-// PTX 8.0 is what the drivers of CUDA 12.0 read. Hopper alone has 8.1, for the stores to other blocks of a
-// cluster (`st.async`) that came with CUDA 12.1, a newer architecture the first version that knows it.
+// The drivers of CUDA 12.0 read PTX 8.0. Hopper alone has 8.1, because stores to other blocks of a cluster
+// (`st.async`) came with CUDA 12.1. A newer architecture has the first version that knows it.
 architectures! {
     /// Volta.
     Sm70 = "sm_70" in "ptx80";
@@ -49,15 +49,15 @@ architectures! {
     Sm87 = "sm_87" in "ptx80";
     /// Ada.
     Sm89 = "sm_89" in "ptx80";
-    /// Hopper, without what is Hopper's alone.
+    /// Hopper, without its architecture-specific features.
     Sm90 = "sm_90" in "ptx80";
     /// Hopper (H100, H200), `wgmma` included.
     Sm90a = "sm_90a" in "ptx81";
-    /// Blackwell in the data centre, without what is its alone.
+    /// Blackwell in the data centre, without its architecture-specific features.
     Sm100 = "sm_100" in "ptx86";
     /// Blackwell in the data centre (B200).
     Sm100a = "sm_100a" in "ptx86";
-    /// Blackwell on the desktop, without what is its alone.
+    /// Blackwell on the desktop, without its architecture-specific features.
     Sm120 = "sm_120" in "ptx87";
     /// Blackwell on the desktop.
     Sm120a = "sm_120a" in "ptx87";

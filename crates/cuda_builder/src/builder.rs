@@ -1,4 +1,4 @@
-//! The builder: settings in, PTX module out.
+//! The builder, which turns settings into a PTX module.
 
 use std::env;
 use std::fs;
@@ -21,11 +21,11 @@ pub struct CudaBuilder {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Module {
-    /// Where the module lies: the path given to [`CudaBuilder::copy_to`] if any.
+    /// The path of the module: the path given to [`CudaBuilder::copy_to`], if any.
     pub path: PathBuf,
     /// The PTX.
     pub ptx: String,
-    /// The compiler that it is from.
+    /// The compiler that made the module.
     pub toolchain: Toolchain,
 }
 
@@ -41,8 +41,7 @@ impl CudaBuilder {
         }
     }
 
-    /// The architecture to build for. The crates of the device build see it as
-    /// `cfg(cuda_arch = "sm_90a")`.
+    /// Sets the target architecture. The crates of the device build see it as `cfg(cuda_arch = "sm_90a")`.
     #[must_use]
     pub fn arch(mut self, arch: Arch) -> Self {
         self.arch = arch;
@@ -56,15 +55,15 @@ impl CudaBuilder {
         self
     }
 
-    /// The folder for intermediate results; by default one that the build scripts of a workspace
-    /// share, so that `core` is compiled once for all profiles.
+    /// Sets the folder for intermediate results. By default the build scripts of a workspace share one, so
+    /// that `core` is compiled once for all profiles.
     #[must_use]
     pub fn target_dir(mut self, path: impl AsRef<Path>) -> Self {
         self.target_dir = Some(path.as_ref().into());
         self
     }
 
-    /// The compiler to use; by default [`Toolchain::find`] decides.
+    /// Sets the compiler. By default [`Toolchain::find`] chooses it.
     #[must_use]
     pub fn toolchain(mut self, toolchain: Toolchain) -> Self {
         self.toolchain = Some(toolchain);
@@ -75,7 +74,7 @@ impl CudaBuilder {
     ///
     /// # Errors
     ///
-    /// Without a device toolchain or the crate, if the crate does not compile, if launch bounds are
+    /// If there is no device toolchain or no crate, if the crate does not compile, if launch bounds are
     /// wrong, or if a file cannot be written.
     pub fn build(self) -> Result<Module> {
         let crate_path = fs::canonicalize(&self.crate_path)
@@ -113,8 +112,8 @@ impl CudaBuilder {
     }
 }
 
-/// Leaves out the lines that are comments, a third of the compiler's lines where kernels use `asm!`,
-/// and empty ones.
+/// Removes comment lines and empty lines. Comments are a third of the compiler's lines in kernels with
+/// `asm!`.
 fn without_comments(ptx: &str) -> String {
     let code = |line: &&str| {
         let line = line.trim_start();
@@ -126,10 +125,10 @@ fn without_comments(ptx: &str) -> String {
         .collect()
 }
 
-/// What a crate's manifest calls it.
+/// The names in a crate's manifest.
 pub(crate) struct Names {
     pub(crate) package: String,
-    /// The library in the package.
+    /// The name of the package's library.
     pub(crate) library: String,
 }
 
@@ -144,7 +143,7 @@ impl Names {
     }
 }
 
-/// The value of `name` in a section of a manifest.
+/// Returns the value of `name` in a section of a manifest.
 fn name_in(manifest: &str, section: &str) -> Option<String> {
     let mut lines = manifest.lines().map(str::trim);
     lines.find(|&line| line == section);
@@ -157,10 +156,10 @@ fn name_in(manifest: &str, section: &str) -> Option<String> {
         })
 }
 
-/// `<target>/cuda_builder`, where `<target>` is the outer build's if this runs in a build script
+/// Returns `<target>/cuda_builder`. In a build script, `<target>` is the outer build's target folder
 /// (`OUT_DIR` is `<target>/<profile>/build/<package>/out`), else the crate's own.
 ///
-/// It is never the outer build's folder itself: cargo holds a lock on that one.
+/// The result is never the outer build's folder itself, because cargo holds a lock on it.
 fn default_target_dir(crate_path: &Path) -> PathBuf {
     let out_dir = env::var_os("OUT_DIR").map(PathBuf::from);
     let outer = out_dir.as_deref().and_then(|path| path.ancestors().nth(4));
@@ -170,7 +169,7 @@ fn default_target_dir(crate_path: &Path) -> PathBuf {
     }
 }
 
-/// Writes a file unless it has these bytes already, so that what depends on it stays fresh.
+/// Writes a file, unless it already has these bytes. An unchanged file keeps its dependents fresh.
 pub(crate) fn write_if_changed(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     let bytes = bytes.as_ref();
     if fs::read(path).is_ok_and(|present| present == bytes) {

@@ -1,8 +1,8 @@
 //! The cargo run that compiles a kernel crate.
 //!
-//! It runs inside another cargo's build script, which has an environment full of settings for that
-//! other build, and possibly below a workspace whose profile was written for the host. Neither may
-//! reach the device build, so everything that matters is set here.
+//! It runs inside another cargo's build script, whose environment is full of settings for that other build.
+//! A workspace above the crate may have a profile for the host. Neither may reach the device build, so all
+//! relevant settings are set here.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use crate::{Arch, Error, Result, Toolchain};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
 
-/// Settings of cargo that concern the machine and not the build; these stay.
+/// Prefixes of cargo settings that concern the machine and not the build; they are kept.
 const MACHINE_SETTINGS: &[&str] = &[
     "CARGO_HOME",
     "CARGO_NET_",
@@ -23,8 +23,8 @@ const MACHINE_SETTINGS: &[&str] = &[
     "CARGO_SOURCE_",
 ];
 
-/// What a workspace's profile must not change. Several codegen units or another kind of
-/// optimisation across crates would spread the module over several assembly files.
+/// Profile settings that a workspace must not change. Several codegen units, or other cross-crate
+/// optimisation, would spread the module over several assembly files.
 const PROFILE: &[&str] = &[
     "lto='fat'",
     "codegen-units=1",
@@ -47,21 +47,21 @@ pub(crate) struct Compilation<'a> {
 }
 
 impl Compilation<'_> {
-    /// The folder of this compilation's outputs. The names of the files do not tell architectures
-    /// apart, and compilers that took turns in one folder would compile `core` anew each time.
+    /// Returns the folder of this compilation's outputs. File names do not distinguish architectures, and
+    /// compilers that alternate in one folder would compile `core` anew each time.
     fn arch_dir(&self) -> PathBuf {
         let release = self.toolchain.version.split(' ').nth(1).unwrap_or("rustc");
         self.target_dir.join(release).join(self.arch.name())
     }
 
-    /// The assembly that the compiler writes, which is the PTX module.
+    /// Returns the path of the compiler's assembly, which is the PTX module.
     pub(crate) fn assembly(&self) -> PathBuf {
         self.arch_dir().join(format!("{}.s", self.names.package))
     }
 
     /// Runs cargo.
     pub(crate) fn run(&self) -> Result<()> {
-        // Cargo finds the crate fresh even where its outputs have been deleted.
+        // Cargo considers the crate fresh even if its outputs have been deleted.
         if !self.assembly().is_file() {
             let _ = std::fs::remove_dir_all(self.arch_dir().join(TARGET));
         }
@@ -81,9 +81,9 @@ impl Compilation<'_> {
         })
     }
 
-    /// Cargo expects the linker's output and compiles anew where it is missing. Nothing was linked, so
-    /// an empty file takes its place, as new as the assembly. Should cargo look elsewhere one day, the
-    /// cost is a compilation.
+    /// Writes an empty file in place of the linked module, as new as the assembly. Cargo expects the
+    /// linker's output and compiles anew if it is missing, but nothing was linked. If a future cargo looks
+    /// elsewhere, the cost is a compilation.
     fn stand_in_for_linked_module(&self) {
         let name = format!("{}.ptx", self.names.library);
         let linked = self.arch_dir().join(TARGET).join("release/deps").join(name);
@@ -106,8 +106,8 @@ impl Compilation<'_> {
             .env("RUSTC", &self.toolchain.rustc)
             // Lets a stable compiler use the unstable features around its PTX backend.
             .env("RUSTC_BOOTSTRAP", "1")
-            // A wrapper from a configuration file (a cache, say) is turned off as well: `core` is
-            // compiled once, and some wrappers do not know this target.
+            // Also turns off a wrapper from a configuration file (a cache, for example). `core` is compiled
+            // only once, and some wrappers do not know this target.
             .env("RUSTC_WRAPPER", "")
             .env("RUSTC_WORKSPACE_WRAPPER", "")
             .env("CARGO_ENCODED_RUSTFLAGS", self.rustflags().join("\u{1f}"))
@@ -123,7 +123,7 @@ impl Compilation<'_> {
         let mut emit = OsString::from("--emit=asm=");
         emit.push(self.assembly());
         command.arg("--").arg(emit);
-        // Not for `core`, which would be compiled anew for each folder.
+        // Not for `core`, which would otherwise be compiled anew for each folder.
         command.arg(remap(self.crate_path, &self.names.package));
         command
     }
@@ -134,17 +134,17 @@ impl Compilation<'_> {
             format!("-Ctarget-cpu={}", self.arch),
             format!("-Ctarget-feature=+{}", self.arch.ptx_feature()),
             format!("--cfg=cuda_arch=\"{}\"", self.arch),
-            // The assembly is the result; what would be linked is thrown away.
+            // The assembly is the result; the linker's output is unused.
             "-Clinker=true".into(),
-            // Settings of a single package in the workspace's profile come before these.
+            // Package settings in the workspace's profile come before these, which override them.
             "-Copt-level=3".into(),
             "-Ccodegen-units=1".into(),
             // This pass copies calls into the branches of a condition that is tested again later. A barrier
-            // or warp operation between two `if thread == 0` would then be there twice, once per branch, and
-            // the threads of a warp would wait for each other at different ones: kernels hang. LLVM's passes
-            // know better: they leave convergent operations and divergent targets alone.
+            // or warp operation between two `if thread == 0` would then exist twice, once per branch. The
+            // threads of a warp would wait for each other at different copies, and the kernel would hang.
+            // LLVM's own passes leave convergent operations and divergent targets alone.
             "-Zmir-enable-passes=-JumpThreading".into(),
-            // Messages of panics would carry paths and line numbers into the module.
+            // Panic messages would put paths and line numbers into the module.
             "-Zlocation-detail=none".into(),
         ];
         if let Some(sysroot) = self.toolchain.rustc.ancestors().nth(2) {
@@ -154,8 +154,8 @@ impl Compilation<'_> {
     }
 }
 
-/// Lets the compiler call a folder by another name, since modules should not depend on where they were
-/// compiled.
+/// Replaces a folder's path by a name in the compiler's output, so that modules do not depend on the folder
+/// in which they were compiled.
 fn remap(folder: &Path, name: &str) -> String {
     format!("--remap-path-prefix={}={name}", folder.display())
 }
@@ -184,7 +184,7 @@ fn belongs_to_the_outer_build(name: &str) -> bool {
     (of_cargo || of_rustc || of_script) && !of_machine
 }
 
-/// The first line that reports an error, or else the last line of all.
+/// Returns the first line that reports an error, or else the last line.
 fn first_error(output: &str) -> &str {
     let mut lines = output.lines().map(str::trim);
     let error = lines.find(|line| line.starts_with("error"));

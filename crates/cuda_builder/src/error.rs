@@ -1,4 +1,4 @@
-//! What can go wrong between a kernel crate and its PTX.
+//! Errors of compiling a kernel crate to PTX.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::{Arch, Rejected};
 /// The result of building.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why there is no PTX.
+/// An error that prevents the build of PTX.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -26,7 +26,7 @@ pub enum Error {
     /// No architecture has this name.
     #[error("architecture: {0} is unknown, known are {known}", known = known_architectures())]
     UnknownArch(String),
-    /// Cargo or the compiler refused.
+    /// Cargo or the compiler failed.
     #[error("kernel crate {package}: does not compile for {arch}: {first_error}")]
     Compile {
         /// The kernel crate.
@@ -46,39 +46,39 @@ pub enum Error {
     LaunchBounds {
         /// The line in the module.
         line: String,
-        /// What is wrong with it.
+        /// The problem with the line.
         reason: &'static str,
     },
-    /// A module has at its top level what `split` cannot share out between its kernels.
+    /// A module has a top-level item that `split` cannot assign to a kernel.
     #[error("PTX: `{0}` is neither variable nor entry of a kernel")]
     Split(String),
-    /// Kernels cannot be put into an archive, or not be found in one.
+    /// Kernels cannot be put into an archive, or cannot be found in one.
     #[error("{path}: {cause}", path = .path.display())]
     Archive {
         /// The archive.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         cause: kernel_archive::ArchiveError,
     },
-    /// The file beside the PTX carried along does not say what that was compiled from.
+    /// The text file beside the shipped PTX does not state its sources.
     #[error("shipped PTX: {0} is not the header that `KernelSet::ship` writes")]
     NoHeader(PathBuf),
     /// A file or a program could not be used.
     #[error("{action} {path}: {cause}", path = .path.display())]
     Io {
-        /// What was tried, as in "reading".
+        /// The attempted action, such as "reading".
         action: &'static str,
-        /// What it was tried on.
+        /// The file or program.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         #[source]
         cause: std::io::Error,
     },
 }
 
 impl Error {
-    /// For `map_err` on archives at `path`.
+    /// Returns a converter for `map_err` on archive errors at `path`.
     pub(crate) fn archive(
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(kernel_archive::ArchiveError) -> Self {
@@ -86,7 +86,7 @@ impl Error {
         move |cause| Self::Archive { path, cause }
     }
 
-    /// For `map_err` on operations on `path`.
+    /// Returns a converter for `map_err` on errors of operations on `path`.
     pub(crate) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,

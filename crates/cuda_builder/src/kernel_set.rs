@@ -1,9 +1,9 @@
-//! Kernels that travel with a crate: the shipped ones, unless their sources have changed since or a setting
-//! asks for fresh ones.
+//! Kernels that are shipped with a crate. They are compiled anew only if their sources have changed or a
+//! setting asks for it.
 //!
-//! The PTX of all architectures is one archive (the crate `kernel-archive`) of kernels that are modules of
-//! their own. Machine code, which an assembler made of this PTX, is another. Beside them lies a text file,
-//! the [`ShippedHeader`], that says what they were compiled from and by which programs.
+//! The PTX of all architectures is one archive (the crate `kernel-archive`) with a module for each kernel.
+//! A second archive has the machine code that an assembler made from this PTX. A text file beside them, the
+//! [`ShippedHeader`], names their sources, compiler and assembler.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ pub struct KernelSet {
     pub name: String,
     /// The kernel crate.
     pub crate_path: PathBuf,
-    /// The crates whose sources decide what the PTX is, the kernel crate among them.
+    /// The crates whose sources determine the PTX, including the kernel crate.
     pub sources: Vec<PathBuf>,
-    /// PTX is built for each.
+    /// The architectures for which PTX is built.
     pub archs: Vec<Arch>,
-    /// Machine code is shipped for each.
+    /// The architectures for which machine code is shipped.
     pub machine_code: Vec<Arch>,
     /// The folder with the shipped kernels.
     pub shipped: PathBuf,
@@ -40,19 +40,19 @@ pub struct KernelSet {
 pub struct KernelFiles {
     /// The PTX of all architectures.
     pub ptx: PathBuf,
-    /// Machine code as it was shipped. What was made of other PTX than `ptx` has, by the hashes of the two,
-    /// is of no use.
+    /// The shipped machine code. Code that was made from PTX other than `ptx` is unusable; the hashes of
+    /// the two differ.
     pub machine_code: PathBuf,
-    /// Where the PTX comes from.
+    /// The origin of the PTX.
     pub origin: Origin,
 }
 
-/// Freshly made kernels, and what made them.
+/// Freshly made kernels, with the programs that made them.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipment<'a> {
     /// The compiler.
     pub toolchain: &'a Toolchain,
-    /// The assembler, as it calls itself.
+    /// The assembler's name and version, as it prints them.
     pub assembler: &'a str,
     /// The module of each architecture.
     pub modules: &'a [(Arch, Module)],
@@ -61,11 +61,11 @@ pub struct Shipment<'a> {
 }
 
 impl KernelSet {
-    /// The files that a build script should watch.
+    /// Returns the files that a build script should watch.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the sources are there and cannot be listed.
+    /// [`Error::Io`] if the sources exist and cannot be listed.
     pub fn watched_files(&self) -> Result<Vec<PathBuf>> {
         let mut files = vec![
             self.ptx_path(),
@@ -74,28 +74,29 @@ impl KernelSet {
         ];
         if self.has_sources() {
             files.extend(source_files(&self.sources)?);
-            // New files show as changes of their folder.
+            // New files appear as changes of their folder.
             files.extend(self.sources.iter().map(|path| path.join("src")));
         }
         Ok(files)
     }
 
-    /// Whether the kernels can be compiled: a published package has the shipped ones alone.
+    /// Returns whether the kernels can be compiled. A published package has only the shipped kernels.
     fn has_sources(&self) -> bool {
         self.crate_path.join("Cargo.toml").is_file()
     }
 
-    /// The shipped PTX.
+    /// Returns the path of the shipped PTX.
     pub fn ptx_path(&self) -> PathBuf {
         self.ptx_path_in(&self.shipped)
     }
 
-    /// The shipped machine code.
+    /// Returns the path of the shipped machine code.
     pub fn machine_code_path(&self) -> PathBuf {
         self.shipped.join(format!("{}.cubin.xz", self.name))
     }
 
-    /// The architecture whose PTX machine code for `target` is made of: the newest that runs there.
+    /// Returns the architecture of the PTX from which machine code for `target` is made: the newest that
+    /// runs there.
     pub fn ptx_for(&self, target: Arch) -> Option<Arch> {
         let wanted = target.compute_capability();
         let runs = |arch: &Arch| match arch.is_specific() {
@@ -106,7 +107,7 @@ impl KernelSet {
         archs.max_by_key(|arch| (arch.compute_capability(), arch.is_specific()))
     }
 
-    /// The file that says what the shipped kernels were made from.
+    /// Returns the path of the header file of the shipped kernels.
     pub fn header_path(&self) -> PathBuf {
         self.shipped.join(format!("{}.txt", self.name))
     }
@@ -115,11 +116,11 @@ impl KernelSet {
         folder.join(format!("{}.ptx.xz", self.name))
     }
 
-    /// Compiles all modules, the architectures side by side.
+    /// Compiles all modules, one thread for each architecture.
     ///
     /// # Errors
     ///
-    /// Those of [`CudaBuilder::build`], of the first architecture that fails.
+    /// The errors of [`CudaBuilder::build`], for the first architecture that fails.
     pub fn compile(&self, toolchain: &Toolchain, folder: &Path) -> Result<Vec<(Arch, Module)>> {
         let compile_one = |arch: Arch| {
             let mut builder = CudaBuilder::new(&self.crate_path)
@@ -147,13 +148,15 @@ impl KernelSet {
         })
     }
 
-    /// The shipped kernels, if they are of the sources at hand or the sources are not there. Fresh ones, in
-    /// `folder`, if the sources have changed or the setting names a compiler; where none can be had, the
-    /// shipped ones once more.
+    /// Returns the kernels to use, and compiles them into `folder` if necessary.
+    ///
+    /// The shipped kernels are used if they match the sources or if there are no sources. Kernels are
+    /// compiled if the sources have changed or the setting names a compiler. If compiling fails, the
+    /// shipped ones are used.
     ///
     /// # Errors
     ///
-    /// Only if the shipped kernels are to be used and cannot be.
+    /// Only if the shipped kernels are needed and cannot be used.
     pub fn resolve(&self, folder: &Path) -> Result<KernelFiles> {
         self.resolve_with(folder, Toolchain::is_named(), Toolchain::find)
     }
@@ -171,8 +174,8 @@ impl KernelSet {
                 return Ok(None);
             }
             let toolchain = find()?;
-            // What a compiler made of these sources it need not make again. What else PTX follows from,
-            // this crate and the architectures, only `cargo xtask ptx --check` compares.
+            // The same compiler and the same sources give the same PTX. Other influences on the PTX, this
+            // crate and the list of architectures, are compared only by `cargo xtask ptx --check`.
             if !stale && header.compiler == toolchain.to_string() {
                 return Ok(None);
             }
@@ -201,13 +204,13 @@ impl KernelSet {
         })
     }
 
-    /// A path, if there is a file.
+    /// Returns the path if the file exists.
     fn present(&self, path: PathBuf) -> Result<PathBuf> {
         fs::metadata(&path).map_err(Error::io("reading", &path))?;
         Ok(path)
     }
 
-    /// What the shipped folder should say of kernels that these programs make now.
+    /// Returns the header for kernels that these programs make from the current sources.
     ///
     /// # Errors
     ///
@@ -225,7 +228,7 @@ impl KernelSet {
     /// # Errors
     ///
     /// [`Error::Io`] if the sources cannot be read or the archives cannot be written, [`Error::Split`] for
-    /// modules that have other things than kernels.
+    /// modules with top-level items that do not belong to kernels.
     pub fn ship(&self, shipment: &Shipment<'_>) -> Result<()> {
         fs::create_dir_all(&self.shipped).map_err(Error::io("creating", &self.shipped))?;
         write_if_changed(&self.ptx_path(), ptx_archive(shipment.modules)?)?;
@@ -296,14 +299,15 @@ mod tests {
         set.ship(&shipment).unwrap();
     }
 
-    /// What the set resolves to where a compiler is named or not, and is to be had or not.
+    /// Resolves the set, with or without a named compiler, and with or without an installed one.
     fn resolved(set: &KernelSet, named: bool, found: Result<Toolchain>) -> KernelFiles {
         let folder = set.shipped.with_file_name("fresh");
         fs::create_dir_all(&folder).unwrap();
         set.resolve_with(&folder, named, || found).unwrap()
     }
 
-    /// Whether files are the shipped ones, whether the sources have changed, and the line for the build.
+    /// Returns whether the sources have changed, and the notice for the build. Panics if kernels were
+    /// compiled.
     fn shipped(files: &KernelFiles) -> (bool, Option<String>) {
         match &files.origin {
             Origin::Shipped { stale, .. } => (*stale, files.origin.notice()),
@@ -311,7 +315,7 @@ mod tests {
         }
     }
 
-    /// A compiler whose kernels can be told from the shipped ones by the failure of making them.
+    /// A compiler that cannot compile, so that an attempt to make fresh kernels shows as a failure.
     fn broken() -> Toolchain {
         toolchain("rustc 1.97.0 (def)")
     }

@@ -1,15 +1,15 @@
-//! Launch bounds: from what a kernel declares to the directives of its PTX entry.
+//! Launch bounds: converts a kernel's declaration to directives of its PTX entry.
 //!
-//! Rust has no way to attach `.maxntid` and `.minnctapersm` to a function, and without them `ptxas`
-//! may give a thread more registers than a full block can have. `#[kernel(max_threads = .., min_blocks =
-//! ..)]` leaves a comment in the module's assembly, which the compiler copies as it is:
+//! Rust cannot attach `.maxntid` and `.minnctapersm` to a function, and without them `ptxas` may give a
+//! thread more registers than a full block can have. `#[kernel(max_threads = .., min_blocks = ..)]` leaves
+//! a comment in the module's assembly, which the compiler copies unchanged:
 //!
 //! ```text
 //! //@launch_bounds conv_direct_d2_wide_f32 256 2
 //! ```
 //!
-//! with 0 for a bound that was not declared, and a third number for a kernel whose blocks work in
-//! clusters of that many. Here the comment becomes the directives.
+//! with 0 for a bound that was not declared, and a third number for the blocks of a cluster. This module
+//! replaces the comment by the directives.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{Error, Result};
 
 const MARKER: &str = "//@launch_bounds";
 
-/// No device has larger blocks.
+/// The largest block of any device, in threads.
 const MAX_BLOCK_THREADS: u32 = 1024;
 
 /// The largest cluster that every device with clusters can launch.
@@ -33,9 +33,9 @@ struct Bounds {
 ///
 /// # Errors
 ///
-/// [`Error::LaunchBounds`] for a comment that cannot be read, is given twice, has more threads than
-/// a block can have, or has blocks without threads; [`Error::UnknownKernel`] if it names no entry of
-/// the module.
+/// [`Error::LaunchBounds`] for a comment that cannot be read, that is given twice, that has more threads
+/// than a block can have, or that has blocks without threads; [`Error::UnknownKernel`] if it names no entry
+/// of the module.
 pub fn apply_launch_bounds(ptx: &str) -> Result<String> {
     let mut bounds = BTreeMap::new();
     for line in ptx.lines().map(str::trim) {
@@ -115,7 +115,7 @@ impl Bounds {
     }
 }
 
-/// The kernel whose parameter list this line opens.
+/// Returns the name of the kernel whose parameter list starts on this line.
 fn entry_name(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once(".entry ")?;
     let end = rest.find('(')?;

@@ -1,21 +1,21 @@
 //! Compiles a GPU kernel crate to PTX with stock rustc.
 //!
-//! rustc has had a PTX backend for years: the target `nvptx64-nvidia-cuda`. What an ordinary
-//! installation lacks is a `core` for it, and a stable compiler refuses the features around it. This
-//! crate sees to both, and does what the compiler leaves undone:
+//! rustc has a PTX backend: the target `nvptx64-nvidia-cuda`. An ordinary installation lacks a compiled
+//! `core` for it, and a stable compiler refuses the necessary unstable features. This crate solves both
+//! problems, and completes the compiler's output:
 //!
 //! 1. It finds a compiler whose sources of `core` are installed ([`Toolchain::find`]).
 //! 2. It builds `core` and the kernel crate with fat link-time optimisation, so that the assembly
 //!    of the last crate is the whole PTX module, and no linker is needed.
-//! 3. It writes into the module what Rust cannot say: launch bounds ([`apply_launch_bounds`]), and on what
-//!    tensor maps lie ([`align_tensor_maps`]).
+//! 3. It adds to the module the properties that Rust cannot express: launch bounds
+//!    ([`apply_launch_bounds`]) and the alignment of tensor maps ([`align_tensor_maps`]).
 //!
-//! The builder has the names of Rust-CUDA's `cuda_builder`, so a build script written for that one
-//! needs little change. What does not apply to stock rustc (libnvvm options, optix) is not there.
+//! The builder has the names of Rust-CUDA's `cuda_builder`, so build scripts for that crate need few
+//! changes. Options that do not apply to stock rustc (libnvvm options, optix) are absent.
 //!
-//! For crates that carry compiled PTX, [`KernelSet`] decides between that and compiling: it takes what is
-//! carried along until the kernels' sources change. It keeps kernels one by one ([`split`]), in archives (the
-//! crate `kernel-archive`), and their machine code beside the PTX.
+//! For crates that ship compiled PTX, [`KernelSet`] decides between the shipped PTX and compiling: it uses
+//! the shipped PTX until the kernels' sources change. It stores each kernel as a module of its own
+//! ([`split`]) in archives (the crate `kernel-archive`), with its machine code beside the PTX.
 //!
 //! # Examples
 //!
@@ -33,8 +33,8 @@
 //!
 //! # Environment
 //!
-//! `CUDA_BUILDER_RUSTC` names the compiler to use for devices, or is `none`: then none is used. A name asks
-//! [`KernelSet::resolve`] for kernels of that compiler.
+//! `CUDA_BUILDER_RUSTC` names the compiler for devices; `none` disables it. If it names a compiler,
+//! [`KernelSet::resolve`] returns kernels of that compiler.
 
 mod arch;
 mod builder;

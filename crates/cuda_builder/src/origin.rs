@@ -1,32 +1,33 @@
-//! Where kernels come from, and what a build says of it.
+//! The origin of kernels, and the notice that a build prints about it.
 
 use std::fmt;
 
 use crate::{Error, ShippedHeader, Toolchain};
 
-/// Where modules come from.
+/// The origin of modules.
 #[derive(Debug)]
 pub enum Origin {
-    /// They were compiled just now.
+    /// The modules were compiled in this build.
     Compiled {
         /// The compiler.
         toolchain: Toolchain,
-        /// Whether the sources differ from those of the shipped modules. If not, a setting asked for it.
+        /// Whether the sources differ from the sources of the shipped modules. If not, a setting asked for
+        /// compiling.
         stale: bool,
     },
-    /// They are the shipped ones.
+    /// The modules are the shipped ones.
     Shipped {
-        /// Their header.
+        /// The header of the shipped modules.
         header: ShippedHeader,
-        /// Whether the sources have changed since.
+        /// Whether the sources have changed since the modules were shipped.
         stale: bool,
-        /// What kept them from being compiled, where they were to be.
+        /// The error that prevented compiling, if fresh modules were wanted.
         reason: Option<Error>,
     },
 }
 
 impl Origin {
-    /// The line that a build should warn with. There is none for the shipped modules of the sources at hand.
+    /// Returns the warning for a build. There is none for shipped modules that match the sources.
     pub fn notice(&self) -> Option<String> {
         let why = match self {
             Origin::Compiled { stale: true, .. } => {

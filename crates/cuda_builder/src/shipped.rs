@@ -1,4 +1,4 @@
-//! The files of shipped kernels: what they hold, and how it is put there.
+//! The files of shipped kernels: their content and their layout.
 
 use std::fs;
 use std::path::Path;
@@ -7,13 +7,15 @@ use kernel_archive::Kernel;
 
 use crate::{Arch, Error, Module, Result, split};
 
-/// A section of PTX, decompressed. The driver takes longer to compile a kernel than this takes to decompress,
-/// and the PTX of all kernels, 37 MB, takes 2.19 MB in sections of half of this, 2.18 in such ones.
+/// Decompressed bytes of a section of PTX. Decompressing a section takes less time than the driver takes to
+/// compile a kernel. The PTX of all kernels, 37 MB, takes 2.18 MB, and 2.19 MB in sections of half this
+/// size.
 const PTX_SECTION_BYTES: usize = 8 << 20;
 
-/// A section of machine code, which a program waits for when it starts: two thirds of one take 12 ms in the
-/// mean for the last kernel, at most 16 (liblzma). That of all kernels, 40 MB, takes 4.43 MB in sections of
-/// two thirds, 4.32 in such ones.
+/// Decompressed bytes of a section of machine code. A program waits for the decompression when it starts.
+/// In sections of two thirds of this size, the last kernel takes 12 ms on average, at most 16 ms (liblzma).
+/// The machine code of all kernels, 40 MB, takes 4.32 MB, and 4.43 MB in sections of two thirds of this
+/// size.
 const MACHINE_CODE_SECTION_BYTES: usize = 3 << 20;
 
 /// Machine code of one kernel.
@@ -21,22 +23,22 @@ const MACHINE_CODE_SECTION_BYTES: usize = 3 << 20;
 pub struct MachineCode {
     /// The kernel's symbol.
     pub kernel: String,
-    /// What it runs on.
+    /// The architecture on which the code runs.
     pub arch: Arch,
-    /// [`KernelModule::hash`](crate::KernelModule::hash) of the PTX that it was made of.
+    /// [`KernelModule::hash`](crate::KernelModule::hash) of the PTX from which the code was made.
     pub source: String,
-    /// What the assembler wrote.
+    /// The assembler's output.
     pub bytes: Vec<u8>,
 }
 
-/// What is said of shipped kernels in the text file beside them.
+/// The text file beside the shipped kernels, which states their origin.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ShippedHeader {
-    /// [`source_hash`](crate::source_hash) of what it was compiled from.
+    /// [`source_hash`](crate::source_hash) of the sources from which the kernels were compiled.
     pub sources: String,
     /// The compiler.
     pub compiler: String,
-    /// What made the machine code.
+    /// The assembler that made the machine code.
     pub assembler: String,
 }
 
@@ -45,11 +47,11 @@ const COMPILER_LABEL: &str = "compiler: ";
 const ASSEMBLER_LABEL: &str = "assembler: ";
 
 impl ShippedHeader {
-    /// The header in a file that [`KernelSet::ship`](crate::KernelSet::ship) wrote.
+    /// Reads the header from a file that [`KernelSet::ship`](crate::KernelSet::ship) wrote.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if there is no such file, [`Error::NoHeader`] if it says something else.
+    /// [`Error::Io`] if there is no such file, [`Error::NoHeader`] if it has another content.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(Error::io("reading", path))?;
         Self::parse(&text).ok_or_else(|| Error::NoHeader(path.into()))
@@ -73,12 +75,13 @@ impl ShippedHeader {
     }
 }
 
-/// The archive of the kernels of all modules, each by itself. Most are the same text for two architectures
-/// but for the lines that name these, so they stand together.
+/// Returns the archive of the kernels of all modules. The PTX of most kernels differs between two
+/// architectures only in the lines that name the architecture, so the archive groups the architectures of a
+/// kernel.
 ///
 /// # Errors
 ///
-/// [`Error::Split`] for a module that has other things than kernels.
+/// [`Error::Split`] for a module with top-level items that do not belong to kernels.
 pub fn ptx_archive(modules: &[(Arch, Module)]) -> Result<Vec<u8>> {
     let mut kernels = Vec::new();
     for (arch, module) in modules {
@@ -89,13 +92,13 @@ pub fn ptx_archive(modules: &[(Arch, Module)]) -> Result<Vec<u8>> {
             bytes: module.ptx.into_bytes(),
         }));
     }
-    // A stable order: of one kernel the architectures are as they were given.
+    // The sort is stable, so the architectures of a kernel keep the given order.
     kernels.sort_by(|one, two| one.name.cmp(&two.name));
     kernel_archive::write(&kernels, PTX_SECTION_BYTES).map_err(Error::archive("PTX"))
 }
 
-/// The archive of machine code. The code of one kernel for two devices of a generation is much alike, often
-/// the same, so these stand together.
+/// Returns the archive of machine code. The code of a kernel for two devices of a generation is similar and
+/// often equal, so the archive groups it.
 ///
 /// # Errors
 ///

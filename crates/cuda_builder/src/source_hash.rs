@@ -1,4 +1,4 @@
-//! A hash that tells whether PTX was compiled from the sources at hand.
+//! A hash that tells whether PTX was compiled from the current sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use crate::{Error, Result};
 /// Folders whose files never reach the device.
 const HOST_ONLY: &[&str] = &["emulator", "tests", "benches", "examples", "target"];
 
-/// The files of these crates that the hash covers: manifests, build scripts and Rust sources, but not
-/// those of the emulator or of tests.
+/// Returns the files of these crates that the hash covers: manifests, build scripts and Rust sources,
+/// without the emulator and tests.
 pub(crate) fn source_files(crates: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in crates {
@@ -42,8 +42,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// SHA-256 over names and texts of the crates' device sources, in hexadecimal. It depends neither on
-/// where the crates lie nor on how their lines end.
+/// Computes SHA-256 over the names and texts of the crates' device sources, in hexadecimal. The hash
+/// depends neither on the location of the crates nor on the kind of line endings.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! A module taken apart into its kernels, each a module of its own.
+//! Splits a module into its kernels, each a module of its own.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,12 +12,13 @@ use crate::{Error, Result};
 pub struct KernelModule {
     /// The kernel's symbol.
     pub name: String,
-    /// Its PTX: the head of the module that it was in, the variables that it mentions, and its entry.
+    /// The kernel's PTX: the head of the original module, the variables that the kernel mentions, and its
+    /// entry.
     pub ptx: String,
 }
 
 impl KernelModule {
-    /// A hash of the PTX, in hexadecimal: the first half of SHA-256.
+    /// Returns a hash of the PTX, in hexadecimal: the first half of SHA-256.
     #[must_use]
     pub fn hash(&self) -> String {
         let digest = Sha256::digest(self.ptx.as_bytes());
@@ -26,14 +27,14 @@ impl KernelModule {
     }
 }
 
-/// The kernels of a module without functions that they share, sorted by name.
+/// Splits a module whose kernels share no functions into its kernels, sorted by name.
 ///
-/// The compiler numbers labels and constants through the module. Here each kernel has numbers of its own, so
-/// that its PTX does not change with the kernels before it.
+/// The compiler numbers labels and constants throughout the module. Here each kernel has its own numbers,
+/// so that its PTX does not depend on the kernels before it.
 ///
 /// # Errors
 ///
-/// [`Error::Split`] for a module with anything at its top level but directives, variables and entries.
+/// [`Error::Split`] for a module with a top-level item other than directives, variables and entries.
 pub fn split(ptx: &str) -> Result<Vec<KernelModule>> {
     let mut head = String::new();
     let mut variables: Vec<(&str, &str)> = Vec::new();
@@ -74,7 +75,8 @@ pub fn split(ptx: &str) -> Result<Vec<KernelModule>> {
     Ok(kernels)
 }
 
-/// The lines after an entry's first, to the brace that ends its body. Inline assembly has braces of its own.
+/// Returns the lines after an entry's first, up to the brace that ends its body. Inline assembly has
+/// braces, too.
 fn rest_of_entry<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let (mut text, mut opened, mut closed) = (Vec::new(), 0, 0);
     for line in lines {
@@ -88,7 +90,7 @@ fn rest_of_entry<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<&'a str> 
     text
 }
 
-/// What a line at the top level of a module is.
+/// The kind of a line at the top level of a module.
 enum Item<'a> {
     Directive,
     Variable(&'a str),
@@ -111,7 +113,7 @@ fn top_level(line: &str) -> Item<'_> {
     } else if let Some(entry) = plain.strip_prefix(".entry ") {
         Item::Entry(entry.split('(').next().unwrap_or_default().trim())
     } else if starts(&[".shared ", ".global ", ".const "]) {
-        // The name stands before the number of elements, or before the value.
+        // The name precedes the number of elements or the value.
         let declaration = plain.split(['[', '=', ';']).next().unwrap_or_default();
         declaration
             .split_whitespace()
@@ -122,7 +124,7 @@ fn top_level(line: &str) -> Item<'_> {
     }
 }
 
-/// The words of a line: identifiers and numbers.
+/// Returns the words of a line: identifiers and numbers.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !is_of_word(c))
         .filter(|word| !word.is_empty())
@@ -132,7 +134,7 @@ fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '$')
 }
 
-/// New names of what the compiler numbers through the module.
+/// New names for the labels and constants that the compiler numbers throughout the module.
 struct Names<'a> {
     constants: HashMap<&'a str, String>,
 }
@@ -157,7 +159,7 @@ impl Names<'_> {
     }
 }
 
-/// The number within its kernel of a label `$L__BB<kernel>_<number>`.
+/// Returns the number within its kernel of a label `$L__BB<kernel>_<number>`.
 fn label(word: &str) -> Option<&str> {
     let (kernel, number) = word.strip_prefix("$L__BB")?.split_once('_')?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());

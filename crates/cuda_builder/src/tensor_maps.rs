@@ -1,6 +1,7 @@
-//! Tensor maps among the parameters of a kernel: on multiples of 64 bytes, as the driver wants them.
+//! Aligns the tensor maps among a kernel's parameters to 64 bytes, as the driver requires.
 //!
-//! The compiler gives no parameter more than 16. `#[kernel]` leaves a comment for each `&TensorMap`:
+//! The compiler aligns no parameter to more than 16 bytes. `#[kernel]` leaves a comment for each
+//! `&TensorMap`:
 //!
 //! ```text
 //! //@tensor_map implicit_gemm_wide_halves_f16_param_11
@@ -12,14 +13,14 @@ use crate::{Error, Result};
 
 const MARKER: &str = "//@tensor_map";
 
-/// What the compiler gives a map, and what a map takes.
+/// The compiler's alignment of a map, and the required one.
 const ALIGNMENTS: [&str; 2] = [".align 16 ", ".align 64 "];
 
 /// Aligns the parameters that the `//@tensor_map` comments of a PTX module name.
 ///
 /// # Errors
 ///
-/// [`Error::UnknownKernel`] if a comment names no parameter of the module that can be a map.
+/// [`Error::UnknownKernel`] if a comment names no parameter of the module that can be a tensor map.
 pub fn align_tensor_maps(ptx: &str) -> Result<String> {
     let named = |line: &str| {
         line.trim()
@@ -30,7 +31,7 @@ pub fn align_tensor_maps(ptx: &str) -> Result<String> {
     let mut text = String::with_capacity(ptx.len());
     for line in ptx.lines().filter(|line| named(line).is_none()) {
         let [given, wanted] = ALIGNMENTS;
-        // Such as `.param .align 16 .b8 k_param_3[128],`.
+        // For example `.param .align 16 .b8 k_param_3[128],`.
         let name = line
             .trim()
             .strip_prefix(".param .align 16 .b8 ")

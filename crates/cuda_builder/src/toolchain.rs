@@ -1,7 +1,7 @@
-//! Finding a compiler that can build for the device.
+//! Finds a compiler that can build for the device.
 //!
-//! Any rustc from `MINIMUM_VERSION` on will do, if the sources of its own `core` are installed.
-//! The search only looks: it never installs a toolchain or lets rustup do so.
+//! Any rustc from `MINIMUM_VERSION` on is suitable if the sources of its `core` are installed. The search
+//! never installs a toolchain and never lets rustup do so.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,13 +11,13 @@ use std::process::Command;
 
 use crate::{Error, Result};
 
-/// The oldest compiler that is tried, as major and minor.
+/// The oldest supported compiler, as major and minor version.
 const MINIMUM_VERSION: (u32, u32) = (1, 95);
 
-/// Names a compiler, or is `none`.
+/// The environment variable that names a compiler, or is `none`.
 const EXPLICIT_VARIABLE: &str = "CUDA_BUILDER_RUSTC";
 
-/// Where distributions install their compiler.
+/// The path at which distributions install their compiler.
 const SYSTEM_RUSTC: &str = "/usr/bin/rustc";
 
 /// A compiler that can build for the device.
@@ -25,9 +25,9 @@ const SYSTEM_RUSTC: &str = "/usr/bin/rustc";
 pub struct Toolchain {
     /// The compiler.
     pub rustc: PathBuf,
-    /// Its first line of `rustc --version`, such as `rustc 1.96.0 (ac68faa20 2026-05-25)`.
+    /// The first line of the compiler's `rustc --version`, such as `rustc 1.96.0 (ac68faa20 2026-05-25)`.
     pub version: String,
-    /// The version of its code generator.
+    /// The LLVM version of its code generator.
     pub llvm_version: String,
 }
 
@@ -37,14 +37,14 @@ impl fmt::Display for Toolchain {
     }
 }
 
-/// A place that was looked at in vain.
+/// A place without a usable compiler.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rejected {
-    /// What the place is, as in "active rustc".
+    /// A description of the place, such as "active rustc".
     pub place: String,
     /// The compiler there.
     pub rustc: PathBuf,
-    /// What is wrong with it.
+    /// The reason for rejecting the compiler.
     pub verdict: Verdict,
 }
 
@@ -62,22 +62,22 @@ impl fmt::Display for Rejected {
     }
 }
 
-/// What is wrong with a compiler.
+/// The reason for rejecting a compiler.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It is not there, or is no rustc.
+    /// The compiler does not exist, or is not rustc.
     DoesNotRun(String),
-    /// It is older than any that is known to work.
+    /// The compiler is older than the oldest supported one.
     TooOld(String),
     /// The sources of `core` are not at this path.
     NoSources(PathBuf),
 }
 
-/// Where to look for compilers. [`Default`] reads the environment of the process.
+/// The places to search for compilers. [`Default`] reads the environment of the process.
 #[derive(Clone, Debug)]
 struct Places {
-    /// Use this one and no other; `none` to use none.
+    /// The only compiler to use, or `none` for no compiler.
     explicit: Option<OsString>,
     /// The compiler that builds for the host.
     active: PathBuf,
@@ -109,30 +109,30 @@ impl Default for Places {
 }
 
 impl Toolchain {
-    /// Whether `CUDA_BUILDER_RUSTC` says which compiler to use, or to use none.
+    /// Returns whether `CUDA_BUILDER_RUSTC` names a compiler or disables it.
     pub fn is_named() -> bool {
         explicit().is_some()
     }
 
-    /// The first usable compiler of: the one that `CUDA_BUILDER_RUSTC` names, the active one,
-    /// rustup's other toolchains, the distribution's.
+    /// Finds the first usable compiler, in this order: the one that `CUDA_BUILDER_RUSTC` names, the active
+    /// one, rustup's other toolchains, the distribution's.
     ///
     /// # Errors
     ///
-    /// [`Error::NoToolchain`] with what was looked at and what each lacks;
-    /// [`Error::ToolchainDisabled`] if `CUDA_BUILDER_RUSTC` is `none`.
+    /// [`Error::NoToolchain`] with the rejected compilers and the reasons; [`Error::ToolchainDisabled`] if
+    /// `CUDA_BUILDER_RUSTC` is `none`.
     pub fn find() -> Result<Self> {
         Self::find_with(&Places::default(), &run)
     }
 
-    /// All usable compilers, in the order of [`find`](Self::find).
+    /// Finds all usable compilers, in the order of [`find`](Self::find).
     ///
     /// # Errors
     ///
     /// As [`find`](Self::find), if there is none.
     pub fn find_all() -> Result<Vec<Self>> {
         let (mut found, rejected) = search(&Places::default(), &run, usize::MAX)?;
-        // The active one is often one of rustup's as well.
+        // The active compiler is often one of rustup's as well.
         found.dedup_by(|next, kept| next.rustc == kept.rustc);
         match found.is_empty() {
             false => Ok(found),
@@ -149,7 +149,7 @@ impl Toolchain {
 /// Runs a compiler with one argument and returns what it prints.
 type Ask<'a> = dyn Fn(&Path, &str) -> Result<String, Verdict> + 'a;
 
-/// Looks until `enough` usable compilers are found.
+/// Searches until `enough` usable compilers are found.
 fn search(
     places: &Places,
     ask: &Ask<'_>,
@@ -189,7 +189,7 @@ fn candidates(places: &Places) -> Result<Vec<(String, PathBuf)>> {
     Ok(candidates)
 }
 
-/// The names of installed toolchains: stable first, then numbered ones from new to old, then the
+/// Returns the names of installed toolchains: stable first, then numbered ones from new to old, then the
 /// rest (beta, nightly, custom ones).
 fn rustup_toolchains(folder: &Path) -> Vec<String> {
     let Ok(entries) = folder.read_dir() else {
@@ -212,13 +212,13 @@ fn rustup_toolchains(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Major and minor of `1.96.0` or `1.98.0-nightly`.
+/// Parses the major and minor version of `1.96.0` or `1.98.0-nightly`.
 fn parse_version(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Asks a compiler what it is and whether the sources of its `core` are installed.
+/// Checks the version of a compiler, and whether the sources of its `core` are installed.
 fn probe(rustc: &Path, ask: &Ask<'_>) -> Result<Toolchain, Verdict> {
     let about = ask(rustc, "-vV")?;
     let field = |name: &str| {
@@ -237,8 +237,7 @@ fn probe(rustc: &Path, ask: &Ask<'_>) -> Result<Toolchain, Verdict> {
     if !sources.is_dir() {
         return Err(Verdict::NoSources(sources));
     }
-    // rustup's `rustc` chooses a toolchain by the working directory; the one in the sysroot does
-    // not.
+    // rustup's `rustc` chooses a toolchain by the working directory; the `rustc` in the sysroot does not.
     let direct = sysroot.join("bin/rustc");
     Ok(Toolchain {
         rustc: if direct.is_file() {
@@ -254,7 +253,7 @@ fn probe(rustc: &Path, ask: &Ask<'_>) -> Result<Toolchain, Verdict> {
 fn run(rustc: &Path, argument: &str) -> Result<String, Verdict> {
     let output = Command::new(rustc)
         .arg(argument)
-        // `rustc` may be rustup's, which would otherwise install what a rust-toolchain.toml asks for.
+        // `rustc` may be rustup's, which would install the toolchain of a rust-toolchain.toml.
         .env("RUSTUP_AUTO_INSTALL", "0")
         .output()
         .map_err(|error| Verdict::DoesNotRun(error.to_string()))?;
@@ -270,7 +269,7 @@ mod tests {
 
     use super::*;
 
-    /// Installs a file that stands for a rustc of this version, with or without sources.
+    /// Installs a file in place of a rustc of this version, with or without sources.
     fn fake_rustc(sysroot: &Path, version: &str, sources: bool) -> PathBuf {
         let rustc = sysroot.join("bin/rustc");
         fs::create_dir_all(sysroot.join("bin")).unwrap();
@@ -281,7 +280,7 @@ mod tests {
         rustc
     }
 
-    /// Answers for a [`fake_rustc`].
+    /// Answers the queries to a [`fake_rustc`].
     fn ask(rustc: &Path, argument: &str) -> Result<String, Verdict> {
         let missing = |error: std::io::Error| Verdict::DoesNotRun(error.to_string());
         let version = fs::read_to_string(rustc).map_err(missing)?;

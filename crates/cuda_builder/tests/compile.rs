@@ -1,5 +1,4 @@
-//! Compiles small kernel crates. Where no device toolchain is installed, these tests report themselves
-//! as ignored.
+//! Compiles small kernel crates. Without a device toolchain, these tests report themselves as ignored.
 
 use std::error::Error;
 use std::fs;
@@ -12,7 +11,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 type TestResult = Result<(), Box<dyn Error>>;
 
-/// A profile that would spread the module over several files, were it obeyed.
+/// A profile that would spread the module over several files if it took effect.
 const MANIFEST: &str = r#"
 [package]
 name = "axpy-kernels"
@@ -88,15 +87,15 @@ fn write_crate(folder: &Path, kernels: &str) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
-/// A builder that keeps its `core` between test runs. Of one architecture one at a time builds: the next
-/// one's module takes the place of its own.
+/// Returns a builder that keeps its `core` between test runs. Builds for one architecture must not overlap,
+/// because each replaces the module of the other.
 fn builder(crate_path: &Path, arch: Arch) -> CudaBuilder {
     CudaBuilder::new(crate_path)
         .arch(arch)
         .target_dir(Path::new(env!("CARGO_TARGET_TMPDIR")).join("compile"))
 }
 
-/// Held by a test that builds for the architecture of that name.
+/// Locks for tests that build for one architecture.
 static SM_80: Mutex<()> = Mutex::new(());
 static SM_90A: Mutex<()> = Mutex::new(());
 
@@ -130,7 +129,7 @@ fn modules_from_different_folders_are_equal_and_name_no_path() -> TestResult {
     Ok(())
 }
 
-/// A barrier between two tests of one condition.
+/// A barrier between two tests of the same condition.
 const ELECTED: &str = r#"
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn elected(x: *mut u32, last: u32) {
@@ -196,7 +195,8 @@ fn main() -> ExitCode {
     macro_rules! trials {
         ($($arch:ident: $test:ident,)*) => { vec![$(trial(&$arch, stringify!($test), $test)),*] };
     }
-    // First, beside those for the other architecture: each compiles a `core`, which takes the longest.
+    // Runs first, parallel to the tests for the other architecture, because compiling `core` takes the
+    // longest.
     let trials = trials![
         SM_90A: kernels_can_be_for_one_architecture,
         SM_80: the_module_is_whole_whatever_the_profile_says,

@@ -1,7 +1,7 @@
-//! The backend of a host without the emulator: kernels compile, and nothing runs them.
+//! The backend of a host without the emulator: kernels compile but cannot run.
 //!
-//! There a [`Family`](crate::Family) has names, labels and launch bounds, which is all that launching on a
-//! GPU takes. Arithmetic is the emulator's, which needs no launch.
+//! A [`Family`](crate::Family) still has names, labels and launch bounds, which suffice to launch on a GPU.
+//! Arithmetic functions are the emulator's, which need no launch.
 
 #![allow(
     clippy::extra_unused_type_parameters,
@@ -15,7 +15,7 @@ mod math;
 
 pub(crate) use math::*;
 
-/// What a device function does here.
+/// The body of a device function in this backend.
 #[cold]
 pub(crate) fn absent() -> ! {
     panic!("kernels run on a GPU, or on the CPU with cuda_std's feature `emulator`")
@@ -30,7 +30,7 @@ backend_functions! {
     unsafe fn reduce(mask: u32, value: u32, op: WarpReductionOp, signed: bool) -> u32 = absent();
 }
 
-/// Which chain a wait is for.
+/// The identity of a chain, which only the emulator needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChainNumber;
 

@@ -1,14 +1,14 @@
-//! The asynchronous proxy: how `wgmma` and bulk copies see memory (sm_90 and later).
+//! The asynchronous proxy, through which `wgmma` and bulk copies access memory (sm_90 and later).
 
 use crate::backend;
 
 device_functions! {
-    /// Makes this thread's earlier ordinary accesses to shared memory visible to asynchronous ones that
-    /// are ordered after it. `fence.proxy.async.shared::cta`.
+    /// Makes this thread's earlier ordinary accesses to shared memory visible to asynchronous accesses that
+    /// are ordered after this fence. `fence.proxy.async.shared::cta`.
     ///
-    /// Needed between writing a tile and the barrier that lets [`crate::wgmma`] read it.
+    /// It is needed between writing a tile and the barrier that lets [`crate::wgmma`] read the tile.
     ///
-    /// Emulator: a tile written without it is reported when `wgmma` reads it, and so is one behind whose last
-    /// write nothing orders a fence before the read.
+    /// Emulator: reports a `wgmma` that reads a tile, unless a fence is ordered after the tile's last
+    /// write and before the read.
     fn fence_shared() = backend::fence_async_proxy();
 }

@@ -1,12 +1,12 @@
-//! Copies from global to shared memory that run beside the thread (sm_80 and later).
+//! Asynchronous copies from global to shared memory: `cp.async` (sm_80 and later).
 //!
 //! A thread starts copies, closes them into a group with [`commit_group`], and waits for its groups
 //! with [`wait_group`]. Other threads see the data after a barrier that follows the wait.
 //!
-//! **Emulator**: a copy lands when it is waited for, no sooner. Until then the target counts as
-//! unwritten (touching it is reported as touching a copy in flight), and so is a source that
-//! changes before it was copied. Bounds, alignment, initialisation and races are checked for both
-//! ends.
+//! **Emulator**: a copy completes no sooner than a wait covers it. Until then the destination counts as
+//! unwritten, and an access to it is reported as an access to a copy in flight. A source that changes
+//! before the wait is reported, too. Bounds, alignment, initialisation and races are checked for source and
+//! destination.
 
 use crate::backend;
 use crate::element::Element;
@@ -30,7 +30,7 @@ copies! {
     copy4, 4;
     /// Starts to copy 8 bytes. `cp.async.ca.shared.global 8`.
     copy8, 8;
-    /// Starts to copy 16 bytes, past the L1 cache. `cp.async.cg.shared.global 16`.
+    /// Starts to copy 16 bytes, bypassing the L1 cache. `cp.async.cg.shared.global 16`.
     copy16, 16;
 }
 
@@ -38,27 +38,27 @@ macro_rules! zero_filling_copies {
     ($($(#[$doc:meta])* $name:ident, $bytes:literal;)*) => { device_functions! {$(
         $(#[$doc])*
         ///
-        /// With `valid_bytes == 0` nothing is read, so `index` may be anything.
+        /// With `valid_bytes == 0` nothing is read, so `index` may have any value.
         ///
         /// # Safety
-        /// As for the copy without filling, with only `valid_bytes` readable at the source, and
-        /// `valid_bytes` at most the copy's size.
+        /// As for the copy without zero filling. Only `valid_bytes` bytes must be readable at the source,
+        /// and `valid_bytes` is at most the copy's size.
         unsafe fn $name[T: Element](dst: SharedAddr, src: Global<T>, index: usize, valid_bytes: u32) =
             backend::copy_async_zfill::<T, $bytes>(dst.0, src.view, index, valid_bytes);
     )*}};
 }
 
 zero_filling_copies! {
-    /// Starts to copy the first `valid_bytes` of 4 bytes and fill the rest with zeros.
+    /// Starts to copy 4 bytes; bytes from `valid_bytes` on become zeros.
     copy4_zfill, 4;
-    /// Starts to copy the first `valid_bytes` of 8 bytes and fill the rest with zeros.
+    /// Starts to copy 8 bytes; bytes from `valid_bytes` on become zeros.
     copy8_zfill, 8;
-    /// Starts to copy the first `valid_bytes` of 16 bytes and fill the rest with zeros.
+    /// Starts to copy 16 bytes; bytes from `valid_bytes` on become zeros.
     copy16_zfill, 16;
 }
 
 device_functions! {
-    /// Closes the copies that this thread has started since the last group into a group.
+    /// Makes a group of the copies that this thread has started since its last group.
     /// `cp.async.commit_group`.
     fn commit_group() = backend::commit_group();
 
@@ -66,6 +66,6 @@ device_functions! {
     /// N`.
     fn wait_group[const N: u32]() = backend::wait_group::<N>();
 
-    /// Waits for all copies of this thread, in groups or not. `cp.async.wait_all`.
+    /// Waits for all copies of this thread, whether in groups or not. `cp.async.wait_all`.
     fn wait_all() = backend::wait_all();
 }

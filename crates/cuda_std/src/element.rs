@@ -1,4 +1,4 @@
-//! The types that device memory holds.
+//! The element types of device memory.
 
 pub use crate::common::Element;
 

@@ -1,4 +1,4 @@
-//! The instances of a kernel as values, among which a host chooses at run time.
+//! The instances of a kernel as values, so that a host chooses one at run time.
 
 use std::fmt;
 #[cfg(not(feature = "emulator"))]
@@ -6,12 +6,12 @@ use std::marker::PhantomData;
 
 use crate::{Kernel, KernelArgs, LaunchBounds};
 
-/// What a value of a generic parameter is called.
+/// The label of a generic parameter's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Label {
-    /// By a name, such as `f32`.
+    /// A name, such as `f32`.
     Name(&'static str),
-    /// By its own number.
+    /// A number, which is the value itself.
     Number(u32),
 }
 
@@ -36,8 +36,8 @@ impl fmt::Display for Label {
     }
 }
 
-/// All instances of one kernel: [`#[kernel]`](macro@crate::kernel) makes a static of the kernel's name
-/// in capitals.
+/// All instances of one kernel. [`#[kernel]`](macro@crate::kernel) makes a static with the kernel's name in
+/// capitals.
 ///
 /// ```
 /// use cuda_std::prelude::*;
@@ -59,29 +59,29 @@ pub struct Family<A: KernelArgs> {
 }
 
 impl<A: KernelArgs> Family<A> {
-    /// The family of the kernel called `name`.
+    /// Makes the family of the kernel called `name`.
     #[doc(hidden)]
     #[must_use]
     pub const fn new(name: &'static str, instances: &'static [Instance<A>]) -> Self {
         Self { name, instances }
     }
 
-    /// The kernel's name, with which the symbols of all instances begin.
+    /// Returns the kernel's name, which is the prefix of all instances' symbols.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Every instance.
+    /// Returns all instances.
     #[must_use]
     pub const fn instances(&self) -> &'static [Instance<A>] {
         self.instances
     }
 
-    /// The instance with these labels, in the order of the kernel's lists.
+    /// Finds the instance with these labels, in the order of the kernel's lists.
     ///
     /// # Errors
-    /// [`NoInstance`] if none has them.
+    /// [`NoInstance`] if no instance has these labels.
     pub fn instance(&self, labels: &[Label]) -> Result<&'static Instance<A>, NoInstance> {
         let mut instances = self.instances.iter();
         instances
@@ -101,8 +101,8 @@ impl<A: KernelArgs> fmt::Debug for Family<A> {
     }
 }
 
-/// A kernel that can be launched. `A` are its parameters; pointers to what instances store differently
-/// are pointers to `c_void`.
+/// A kernel that can be launched, with parameters `A`. Pointers to elements whose type depends on the
+/// instance are pointers to `c_void`.
 pub struct Instance<A> {
     name: &'static str,
     labels: &'static [Label],
@@ -114,7 +114,7 @@ pub struct Instance<A> {
 }
 
 impl<A: KernelArgs> Instance<A> {
-    /// The instance that `K` is.
+    /// Makes the instance for the kernel type `K`.
     #[must_use]
     pub const fn of<K: Kernel<Args = A>>() -> Self {
         Self {
@@ -128,25 +128,25 @@ impl<A: KernelArgs> Instance<A> {
         }
     }
 
-    /// The symbol in PTX.
+    /// Returns the PTX symbol.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What sets it apart in its family.
+    /// Returns the labels that identify the instance in its family.
     #[must_use]
     pub const fn labels(&self) -> &'static [Label] {
         self.labels
     }
 
-    /// The declared launch bounds.
+    /// Returns the declared launch bounds.
     #[must_use]
     pub const fn bounds(&self) -> LaunchBounds {
         self.bounds
     }
 
-    /// The kernel as the emulator runs it: one thread.
+    /// Returns the function by which the emulator runs one thread of the kernel.
     #[cfg(feature = "emulator")]
     pub(crate) const fn call(&self) -> unsafe fn(A) {
         self.call
@@ -159,14 +159,14 @@ impl<A> fmt::Debug for Instance<A> {
     }
 }
 
-/// A kernel has no instance with the labels asked for.
+/// The error for a kernel that has no instance with the requested labels.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{family}: no instance has the labels {}", joined(.labels))]
 #[non_exhaustive]
 pub struct NoInstance {
     /// The kernel's name.
     pub family: &'static str,
-    /// The labels.
+    /// The requested labels.
     pub labels: Vec<Label>,
 }
 

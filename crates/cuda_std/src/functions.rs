@@ -1,7 +1,8 @@
-//! Functions by documentation, signature and value alone.
+//! Macros that define functions from their documentation, signature and value.
 
-/// Functions, each with its documentation, its signature (generic parameters in brackets) and its value, with
-/// the attributes and the visibility given first. Those that are `unsafe` pass their caller's promise on.
+/// Defines functions. Each is given by its documentation, its signature (generic parameters in brackets)
+/// and its value. The attributes and the visibility of all come first. An `unsafe` function passes its
+/// caller's promise on to its value.
 macro_rules! define {
     ($kind:tt) => {};
     ($kind:tt $(#[$attribute:meta])* unsafe fn $name:ident $($rest:tt)*) => {
@@ -36,14 +37,14 @@ macro_rules! device_functions {
     };
 }
 
-/// Those that cannot fail in the emulator.
+/// Public functions that call the backend and cannot fail in the emulator.
 macro_rules! plain_functions {
     ($($function:tt)*) => {
         define! { ([#[inline(always)]] [pub]) $($function)* }
     };
 }
 
-/// Functions of a backend that call other ones.
+/// Functions of a backend that call other functions of it.
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! backend_functions {
     ($($function:tt)*) => {
@@ -51,7 +52,7 @@ macro_rules! backend_functions {
     };
 }
 
-/// Functions of a backend that call other ones.
+/// Functions of a backend that call other functions of it.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! backend_functions {
     ($($function:tt)*) => {
@@ -59,7 +60,7 @@ macro_rules! backend_functions {
     };
 }
 
-/// What a function does where there is a backend.
+/// The body of a function if there is a backend.
 #[cfg(any(feature = "emulator", target_arch = "nvptx64"))]
 macro_rules! present {
     ($value:expr) => {
@@ -67,7 +68,7 @@ macro_rules! present {
     };
 }
 
-/// What it does where there is none.
+/// The body of a function if there is no backend.
 #[cfg(not(any(feature = "emulator", target_arch = "nvptx64")))]
 macro_rules! present {
     ($value:expr) => {

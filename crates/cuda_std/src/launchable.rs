@@ -1,4 +1,4 @@
-//! What a launch needs to know of a kernel.
+//! The interface of kernels to launches.
 
 use core::ffi::c_void;
 
@@ -8,36 +8,36 @@ use crate::Label;
 pub trait Kernel {
     /// The symbol in PTX.
     const NAME: &'static str;
-    /// What sets the instance apart in its [`Family`](crate::Family).
+    /// The labels that identify the instance in its [`Family`](crate::Family).
     const LABELS: &'static [Label];
     /// The declared launch bounds.
     const BOUNDS: LaunchBounds;
     /// The parameters' types, the same for all instances of a family.
     type Args: KernelArgs;
 
-    /// Runs the kernel as one thread.
+    /// Runs one thread of the kernel.
     #[cfg(feature = "emulator")]
     ///
     /// # Safety
-    /// The calling thread is a thread of an emulated launch, and the arguments are what the
-    /// kernel's own documentation asks for.
+    /// The calling thread is a thread of an emulated launch, and the arguments satisfy the safety section
+    /// of the kernel.
     unsafe fn call(arguments: Self::Args);
 }
 
-/// What a kernel declares of its launches.
+/// The launch bounds that a kernel declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaunchBounds {
     /// The most threads that a block may have, if declared.
     pub max_threads: Option<u32>,
-    /// How many blocks one multiprocessor should hold, if declared.
+    /// The number of blocks that one multiprocessor should hold, if declared.
     pub min_blocks: Option<u32>,
-    /// How many blocks make a cluster, if declared; the grid is a multiple of it.
+    /// The number of blocks of a cluster, if declared; the grid must be a multiple of it.
     pub cluster_blocks: Option<u32>,
 }
 
 /// The parameters of a kernel: a tuple of up to 32 plain values.
 pub trait KernelArgs: Copy + 'static {
-    /// Calls `f` with the array of pointers to the parameters that `cuLaunchKernel` takes.
+    /// Calls `f` with the array of pointers to the parameters, as `cuLaunchKernel` takes it.
     fn with_params<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R;
 }
 

@@ -1,21 +1,21 @@
 //! Device library for GPU kernels in Rust, and a CPU emulator that runs the same kernels unchanged.
 //!
-//! A kernel is an `unsafe fn` with [`#[kernel]`](macro@kernel). Compiled for `nvptx64-nvidia-cuda`,
-//! everything in this crate becomes the PTX instruction that its documentation names. Compiled for any other
-//! target, with the feature `emulator`, the same function runs under `emulator`, which executes grids,
-//! blocks, warps and barriers on the CPU and reports what a GPU would leave undefined: accesses out of
-//! bounds, reads of uninitialised memory, data races, barriers that not all threads reach.
+//! A kernel is an `unsafe fn` with [`#[kernel]`](macro@kernel). Compiled for `nvptx64-nvidia-cuda`, each
+//! function of this crate becomes the PTX instruction that its documentation names. Compiled for any other
+//! target, with the feature `emulator`, the same kernel runs under `emulator`. The emulator executes grids,
+//! blocks, warps and barriers on the CPU, and reports undefined behaviour of a GPU: accesses out of bounds,
+//! reads of uninitialised memory, data races, and barriers that not all threads reach.
 //!
-//! Names and signatures follow Rust-CUDA's `cuda_std` wherever it has the function; `COVERAGE.md`
-//! beside this crate's manifest lists what is there, what differs, and what is new.
+//! Names and signatures follow Rust-CUDA's `cuda_std` wherever it has the function. `COVERAGE.md` beside
+//! this crate's manifest lists the supported functions, the differences, and the additions.
 //!
 //! # For users of the device target
-//! It needs unstable features. This crate turns on its own; a kernel crate says
+//! The target needs unstable features. This crate enables its own; a kernel crate declares
 //! ```ignore
 //! #![no_std]
 //! #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 //! ```
-//! and is compiled by `cuda_builder`, which opens them on a stable compiler.
+//! and is compiled by `cuda_builder`, which makes a stable compiler accept them.
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(
@@ -89,7 +89,7 @@ pub use math::GpuFloat;
 pub use nvptx::begin_kernel;
 pub use storage::Storage;
 
-/// What the emulator alone needs of a kernel.
+/// Items of a kernel that only the emulator needs.
 #[cfg(feature = "emulator")]
 #[doc(hidden)]
 #[macro_export]
@@ -97,7 +97,7 @@ macro_rules! emulated {
     ($($item:tt)*) => { $($item)* };
 }
 
-/// What the emulator alone needs of a kernel.
+/// Items of a kernel that only the emulator needs.
 #[cfg(not(feature = "emulator"))]
 #[doc(hidden)]
 #[macro_export]
@@ -105,7 +105,7 @@ macro_rules! emulated {
     ($($item:tt)*) => {};
 }
 
-/// What most kernels need.
+/// The items that most kernels import.
 pub mod prelude {
     pub use crate::global::{Global, GlobalMut};
     pub use crate::math::GpuFloat;

@@ -1,72 +1,74 @@
-//! Tensor maps, and what they are encoded from.
+//! Tensor maps, and the descriptions from which they are encoded.
 
-/// Axes of a tensor.
+/// The number of a tensor's axes.
 pub const AXES: usize = 5;
 
-/// Axes of a tensor besides channels and samples.
+/// The number of a tensor's spatial axes: all but channels and samples.
 pub const SPATIAL_AXES: usize = AXES - 2;
 
-/// What a copy starts on in shared memory.
+/// The alignment in shared memory of a copy's destination, in bytes.
 pub const TARGET_BYTES: u32 = 128;
 
-/// The map of a tensor, as the device wants it, or the emulator. It lies on 64 bytes: on the device
-/// `cuda_builder` sees to it, as the compiler passes nothing that takes more than 16.
+/// A tensor map in the format of the device or of the emulator.
+///
+/// It must be aligned to 64 bytes. On the device `cuda_builder` aligns the kernel parameter, because the
+/// compiler aligns no parameter to more than 16 bytes.
 #[cfg_attr(target_arch = "nvptx64", repr(C, align(16)))]
 #[cfg_attr(not(target_arch = "nvptx64"), repr(C, align(64)))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TensorMap(pub [u64; 16]);
 
 impl TensorMap {
-    /// That of no tensor, for launches that do not look at it.
+    /// A map of no tensor, for launches that do not read the map.
     pub const NONE: Self = Self([0; 16]);
 }
 
-/// The boxes of a tensor, for a map in tiled mode.
+/// The tensor and its boxes, for a map in tiled mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Boxes {
     /// The tensor's extents.
     pub extents: [u32; AXES],
-    /// Bytes from an index to the next along each axis but the first: multiples of 16.
+    /// Strides in bytes along each axis but the first; multiples of 16.
     pub strides: [u64; AXES - 1],
-    /// Indices from a box's first to its last along each axis, both included.
+    /// Extents of the box in the tensor along each axis, in elements, before the steps are applied.
     pub reaches: [u32; AXES],
-    /// Strides of a box along each axis, in indices: 1 along the first axis.
+    /// Element strides of the box along each axis; 1 along the first axis.
     pub steps: [u32; AXES],
     /// 1 if chunks of 16 bytes are swizzled, else 0.
     pub is_swizzled: u32,
 }
 
-/// The windows of a convolution over a channels-last tensor, for a map in im2col mode. The tensor's axes are
-/// channels, columns, rows, slices and samples.
+/// The windows of a convolution over a channels-last tensor, for a map in im2col mode. The tensor's axes
+/// are channels, columns, rows, slices and samples.
 ///
-/// The windows of a sample begin at the points of a box: at the lower corner, and from there on by the steps
-/// along each axis, up to the upper corner.
+/// The windows of a sample start at the points of a box: from the lower corner to the upper corner, in
+/// steps along each axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Im2col {
     /// The tensor's extents.
     pub extents: [u32; AXES],
-    /// Bytes from an index to the next along each axis but the first: multiples of 16.
+    /// Strides in bytes along each axis but the first; multiples of 16.
     pub strides: [u64; AXES - 1],
-    /// Column, row and slice of the lower corner: below zero in the padding.
+    /// Column, row and slice of the lower corner; negative in the padding.
     pub lower_corner: [i32; SPATIAL_AXES],
-    /// The same of the upper corner, counted from the tensor's last element.
+    /// Column, row and slice of the upper corner, relative to the tensor's last element.
     pub upper_corner: [i32; SPATIAL_AXES],
-    /// Columns, rows and slices from a window to the next.
+    /// Distance between neighbouring windows along columns, rows and slices.
     pub steps: [u32; SPATIAL_AXES],
-    /// Channels of a copy.
+    /// The number of channels in a copy.
     pub channels_per_pixel: u32,
-    /// Windows of a copy.
+    /// The number of windows in a copy.
     pub pixels_per_column: u32,
     /// 1 if chunks of 16 bytes are swizzled, else 0.
     pub is_swizzled: u32,
 }
 
-/// What a tensor map is encoded from.
+/// The mode of a tensor map, with the description that the map encodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapMode {
-    /// Boxes of the tensor.
+    /// Tiled mode: copies of boxes.
     Tiled(Boxes),
-    /// Elements of windows: rows of an im2col matrix.
+    /// Im2col mode: copies of rows of an im2col matrix.
     Im2col(Im2col),
 }
 
@@ -78,7 +80,7 @@ impl From<Boxes> for MapMode {
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl Boxes {
-    /// Indices that a box has along each axis.
+    /// Returns the number of elements of a box along each axis.
     #[must_use]
     pub fn counts(&self) -> [u32; AXES] {
         std::array::from_fn(|axis| self.reaches[axis].div_ceil(self.steps[axis].max(1)))
@@ -87,7 +89,7 @@ impl Boxes {
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl MapMode {
-    /// Bytes of a line: what a copy brings of neighbouring channels.
+    /// Returns the bytes of a line: the contiguous channels that a copy takes of one pixel.
     #[must_use]
     pub fn line_bytes(&self) -> u32 {
         2 * match self {
@@ -96,7 +98,7 @@ impl MapMode {
         }
     }
 
-    /// Whether chunks of 16 bytes are swizzled within lines.
+    /// Returns whether 16-byte chunks are swizzled within lines.
     #[must_use]
     pub fn is_swizzled(&self) -> bool {
         let is_swizzled = match self {
@@ -106,7 +108,7 @@ impl MapMode {
         is_swizzled == 1
     }
 
-    /// The map of a tensor at `address`, for the emulator.
+    /// Makes the emulator's map of a tensor at `address`.
     #[must_use]
     pub fn emulated(&self, address: *const u8) -> TensorMap {
         let (mode, extents, strides, rest) = match self {
@@ -132,7 +134,7 @@ impl MapMode {
         map
     }
 
-    /// What [`emulated`](Self::emulated) was made of.
+    /// Decodes the address and the mode from a map that [`emulated`](Self::emulated) made.
     #[cfg(feature = "emulator")]
     pub(crate) fn of_emulated(map: &TensorMap) -> (usize, Self) {
         let mut words = map
@@ -167,13 +169,13 @@ impl MapMode {
         (address as usize, mode)
     }
 
-    /// Checks what `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col` ask of a tensor at `address`
-    /// ([their
+    /// Checks the requirements of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col` for a tensor at
+    /// `address` (see [their
     /// documentation](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html)), and
-    /// what [`tensor_map`](crate::tensor_map) asks of a line.
+    /// the requirements of [`tensor_map`](crate::tensor_map) for a line.
     ///
     /// # Errors
-    /// The rule that is broken, in words.
+    /// A description of the violated requirement.
     #[cfg(feature = "emulator")]
     pub(crate) fn check(&self, address: usize) -> Result<(), String> {
         const MOST_STRIDE: u64 = (1 << 40) - 1;

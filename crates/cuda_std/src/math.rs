@@ -1,11 +1,11 @@
-//! Float arithmetic that maps to one instruction or a few.
+//! Float arithmetic in one or a few instructions.
 //!
-//! rustc contracts nothing: `a * b + c` stays two roundings, so say [`fma`] where one is meant. And
-//! `f32::max` drops NaN, where [`max_nan`] keeps it, as PyTorch does.
+//! rustc does not contract: `a * b + c` is rounded twice. Call [`fma`] for a single rounding. `f32::max`
+//! drops NaN; [`max_nan`] keeps it, as PyTorch does.
 //!
-//! **Emulator**: the same value where the instruction is exactly rounded (fma, sqrt, min, max,
-//! rounding); functions that are approximate on the device (`rsqrt`, `exp`, `ln`, `sin`, ...) give
-//! the nearest f32 here, so a test against the emulator is no test of the approximation.
+//! **Emulator**: exactly rounded instructions (fma, sqrt, min, max, rounding) return the same value as the
+//! device. Functions that are approximate on the device (`rsqrt`, `exp`, `ln`, `sin`, ...) return the
+//! nearest f32 here. A test against the emulator therefore does not test the approximation.
 
 use crate::backend;
 
@@ -29,21 +29,22 @@ functions! {
     rsqrt(x);
     /// `1 / x`, error up to 1 ulp. `rcp.approx.f32`.
     reciprocal_approx(x);
-    /// The same where `x` and `1 / x` are normal numbers; subnormal ones count as 0. `rcp.approx.ftz.f32`.
+    /// `1 / x`, error up to 1 ulp, if `x` and `1 / x` are normal numbers; subnormals count as 0.
+    /// `rcp.approx.ftz.f32`.
     reciprocal_normal(x);
-    /// The larger; NaN if either is. `max.NaN.f32` (sm_80 and later).
+    /// The larger value; NaN if either is NaN. `max.NaN.f32` (sm_80 and later).
     max_nan(a, b);
-    /// The smaller; NaN if either is. `min.NaN.f32` (sm_80 and later).
+    /// The smaller value; NaN if either is NaN. `min.NaN.f32` (sm_80 and later).
     min_nan(a, b);
-    /// The larger; the other one if one is NaN. `max.f32`.
+    /// The larger value; if one is NaN, the other one. `max.f32`.
     max(a, b);
-    /// The smaller; the other one if one is NaN. `min.f32`.
+    /// The smaller value; if one is NaN, the other one. `min.f32`.
     min(a, b);
     /// The magnitude. `abs.f32`.
     abs(x);
     /// `2^x`, error up to 2 ulp. `ex2.approx.f32`.
     exp2(x);
-    /// The same where `2^x` is a normal number; subnormal ones count as 0. `ex2.approx.ftz.f32`.
+    /// `2^x`, error up to 2 ulp, if `2^x` is a normal number; subnormals count as 0. `ex2.approx.ftz.f32`.
     exp2_normal(x);
     /// `e^x`, error of a few ulp: argument reduction with two FMAs around `ex2.approx.f32`.
     exp(x);
@@ -70,15 +71,15 @@ functions! {
 plain_functions! {
     /// The upper 32 bits of `a * b`. `mul.hi.u32`.
     ///
-    /// The compiler does not always find this instruction in a 64-bit product that is shifted.
+    /// The compiler does not always recognise this instruction in the shifted 64-bit product.
     #[must_use]
     fn high_word(a: u32, b: u32) -> u32 = backend::high_word(a, b);
 }
 
-/// Rust-CUDA's float methods, as far as PTX has them in a few instructions.
+/// Rust-CUDA's float methods that take a few PTX instructions.
 ///
-/// Import it for `x.mul_add(a, b)` and the like, which `core` lacks. On hosts, `std`'s inherent
-/// methods of the same names win and agree.
+/// Import the trait for methods such as `x.mul_add(a, b)`, which `core` lacks. On hosts, `std`'s inherent
+/// methods of the same names take precedence, and return the same values.
 pub trait GpuFloat: Copy + PartialOrd {
     /// Rounds down.
     #[must_use]
@@ -92,7 +93,7 @@ pub trait GpuFloat: Copy + PartialOrd {
     /// Rounds towards zero.
     #[must_use]
     fn trunc(self) -> Self;
-    /// What [`Self::trunc`] takes away.
+    /// Returns the fractional part, `self - self.trunc()`.
     #[must_use]
     fn fract(self) -> Self;
     /// The magnitude.

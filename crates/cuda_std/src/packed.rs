@@ -1,6 +1,6 @@
-//! Arithmetic on two 16-bit floats in one 32-bit word.
+//! Arithmetic on pairs of 16-bit floats, each pair packed in a 32-bit word.
 //!
-//! **Emulator**: the same values as on the device.
+//! **Emulator**: returns the same values as the device.
 
 use crate::backend;
 
@@ -16,16 +16,16 @@ macro_rules! functions {
 }
 
 functions! {
-    /// The larger f16 of each half; NaN if either is. `max.NaN.f16x2`.
+    /// The element-wise maximum of two f16 pairs; NaN if either operand is NaN. `max.NaN.f16x2`.
     max_nan_f16x2;
-    /// The smaller f16 of each half; NaN if either is. `min.NaN.f16x2`.
+    /// The element-wise minimum of two f16 pairs; NaN if either operand is NaN. `min.NaN.f16x2`.
     min_nan_f16x2;
-    /// The larger bf16 of each half; NaN if either is. `max.NaN.bf16x2`.
+    /// The element-wise maximum of two bf16 pairs; NaN if either operand is NaN. `max.NaN.bf16x2`.
     max_nan_bf16x2;
-    /// The smaller bf16 of each half; NaN if either is. `min.NaN.bf16x2`.
+    /// The element-wise minimum of two bf16 pairs; NaN if either operand is NaN. `min.NaN.bf16x2`.
     min_nan_bf16x2;
-    /// The sum of the f16 of each half, rounded once. `add.rn.f16x2`.
+    /// The element-wise sum of two f16 pairs, rounded once. `add.rn.f16x2`.
     add_f16x2;
-    /// The sum of the bf16 of each half, rounded once. `add.rn.bf16x2` (sm_90 and later).
+    /// The element-wise sum of two bf16 pairs, rounded once. `add.rn.bf16x2` (sm_90 and later).
     add_bf16x2;
 }

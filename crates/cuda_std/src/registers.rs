@@ -1,13 +1,18 @@
 //! Moving registers between the warpgroups of a block.
 //!
-//! `setmaxnreg` (sm_90a): a block that starts with the same number of registers for each thread can give some
-//! of a producer's to the consumers. The kernel must declare `max_threads` and `min_blocks`, or the assembler
-//! does not know where it starts from and ignores these calls.
+//! `setmaxnreg` (sm_90a): all threads of a block start with the same number of registers. Producer warps
+//! can then release registers, and consumer warpgroups take them. The kernel must declare `max_threads` and
+//! `min_blocks`. Without them the assembler does not know the initial number of registers and ignores these
+//! calls.
 //!
-//! **Emulator**: a block starts with what the kernel's bounds leave to each thread, and what one warpgroup
-//! gives back another may take. Threads of a warpgroup that do not all come, or disagree, a number of
-//! registers on the wrong side of those that there are, requests that are never met, and kernels without the
-//! bounds are reported. The number itself is checked when compiling.
+//! **Emulator**: a block starts with the registers that the kernel's launch bounds determine for each
+//! thread. A warpgroup may take the registers that another one has released. It reports:
+//! - threads of a warpgroup that do not arrive, or disagree;
+//! - increases below the current number of registers, and decreases above it;
+//! - requests that are never met;
+//! - kernels without launch bounds.
+//!
+//! The number itself is checked at compile time.
 
 use crate::backend;
 
@@ -19,8 +24,8 @@ const fn check(registers: u32) {
 }
 
 device_functions! {
-    /// Takes registers until each thread of the warpgroup has `REGISTERS`, waiting until they are free.
-    /// `setmaxnreg.inc.sync.aligned.u32`.
+    /// Requests registers until each thread of the warpgroup has `REGISTERS`, and waits until they are
+    /// free. `setmaxnreg.inc.sync.aligned.u32`.
     ///
     /// All threads of the warpgroup make this call.
     fn increase[const REGISTERS: u32]() = {
@@ -28,7 +33,7 @@ device_functions! {
         backend::increase_registers::<REGISTERS>()
     };
 
-    /// Gives registers back until each thread of the warpgroup has `REGISTERS`.
+    /// Releases registers until each thread of the warpgroup has `REGISTERS`.
     /// `setmaxnreg.dec.sync.aligned.u32`.
     ///
     /// All threads of the warpgroup make this call.

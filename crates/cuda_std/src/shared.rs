@@ -1,18 +1,18 @@
 //! Shared memory: on-chip memory of a block.
 //!
-//! Static arrays are declared with [`crate::shared_array!`], the dynamic part, whose size the
-//! launch gives, is [`dynamic`]. Both give a [`Shared`] view: a 32-bit address and a length. There
-//! is no reference and no `static mut` to it, so nothing can alias what the compiler believes to be
+//! Static arrays are declared with [`crate::shared_array!`]. The launch gives the size of dynamic shared
+//! memory, which [`dynamic`] returns. Both give a [`Shared`] view: a 32-bit address and a length. Shared
+//! memory has no references and no `static mut`, so nothing aliases memory that the compiler assumes to be
 //! exclusive.
 //!
 //! On the device every access is one `ld.shared` or `st.shared`; the length is unused and costs
 //! nothing.
 //!
-//! **Emulator**, for every access: an index at or beyond the view's length, an access outside of
-//! its array or the dynamic part, a misaligned one, a read of what this block has not written, a
-//! data race with another thread of the block, and touching the target of a copy that has not
-//! landed are reported. All of it is uninitialised when a block starts. A block that asks for more
-//! than 227 KiB is reported, too.
+//! **Emulator**: shared memory is uninitialised when a block starts. Each access is checked. It reports an
+//! index at or beyond the view's length, an access outside of its array or the dynamic part, a misaligned
+//! access, a read of memory that this block has not written, a data race with another thread of the block,
+//! and an access to the destination of a copy in flight. A block that requests more than 227 KiB is
+//! reported, too.
 
 use core::marker::PhantomData;
 
@@ -30,7 +30,7 @@ pub use crate::common::MAX_SHARED_BYTES;
 pub struct SharedAddr(pub u32);
 
 impl SharedAddr {
-    /// The address `bytes` further.
+    /// Returns the address `bytes` bytes further.
     #[must_use]
     #[inline(always)]
     pub const fn offset(self, bytes: u32) -> Self {
@@ -39,7 +39,7 @@ impl SharedAddr {
 }
 
 view! {
-    /// `len` elements of shared memory.
+    /// A view of `len` elements of shared memory.
     Shared of SharedView, *mut T, pub
 }
 
@@ -47,11 +47,11 @@ reading!(Shared, u32, "shared");
 writing!(Shared, u32, "shared", "cta");
 
 device_functions! {
-    /// `len` elements of the dynamic shared memory, from its byte `byte_offset` on.
+    /// Returns a view of `len` elements of the dynamic shared memory, from byte `byte_offset` on.
     ///
     /// Dynamic shared memory starts at a multiple of 128 bytes.
     ///
-    /// Emulator: reports a view that exceeds what the launch gave, or starts misaligned.
+    /// Emulator: reports a view beyond the launch's dynamic shared memory, or a misaligned start.
     #[must_use]
     fn dynamic[T: Element](byte_offset: u32, len: u32) -> Shared<T> =
         Shared::from_view(SharedView::dynamic::<T>(byte_offset, len));
@@ -59,13 +59,13 @@ device_functions! {
 
 impl<T: Element> Shared<T> {
     device_functions! {
-        /// The same bytes as elements of type `U`; a remainder that is no whole element is cut off.
+        /// Returns a view of the same bytes as elements of type `U`, without an incomplete last element.
         ///
         /// Emulator: reports a start that is misaligned for `U`.
         #[must_use]
         fn cast[U: Element](self) -> Shared<U> = Shared::from_view(self.view.cast::<T, U>());
 
-        /// The address of element `i`, which may be one past the last.
+        /// Returns the address of element `i`, which may be one past the last.
         ///
         /// Emulator: reports an address outside of the view.
         #[must_use]
@@ -84,10 +84,9 @@ impl<T: Element> Shared<T> {
 /// }
 /// ```
 ///
-/// `TILE.view()` is then a [`Shared<f32>`](crate::shared::Shared) of `TILE_LEN` elements. A kernel
-/// pays only for the arrays that it uses. The name is also the PTX symbol, so it must be unique in
-/// the whole kernel crate. Arrays of 128 bytes and more start at a multiple of 128, smaller ones at
-/// a multiple of 16.
+/// `TILE.view()` is then a [`Shared<f32>`](crate::shared::Shared) of `TILE_LEN` elements. A kernel takes up
+/// shared memory only for the arrays that it uses. The name is also the PTX symbol, so it must be unique in
+/// the whole kernel crate. Arrays of 128 bytes and more are aligned to 128 bytes, smaller ones to 16.
 #[macro_export]
 macro_rules! shared_array {
     ($($(#[$attribute:meta])* $visibility:vis static $NAME:ident : [$element:ty; $len:expr];)+) => {$(
@@ -104,7 +103,7 @@ macro_rules! shared_array {
         $visibility struct $NAME;
 
         impl $NAME {
-            /// The array.
+            /// Returns a view of the array.
             #[must_use]
             #[track_caller]
             #[inline(always)]

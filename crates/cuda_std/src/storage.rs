@@ -1,44 +1,44 @@
-//! Types that tensors are stored in while arithmetic is f32.
+//! Storage types of tensors whose arithmetic is in f32.
 
 use half::{bf16, f16};
 
 use crate::backend;
 use crate::element::Element;
 
-/// A type that stores f32 values, exactly or rounded: `f32`, `f16` or `bf16`.
+/// A type that stores f32 values, exactly (`f32`) or rounded (`f16`, `bf16`).
 pub trait Storage: Element {
-    /// The stored value, which f32 holds exactly.
+    /// Converts the stored value to f32, which is exact.
     #[must_use]
     fn to_f32(self) -> f32;
 
-    /// The nearest value that can be stored, ties to even; NaN stays NaN, and what is too large
-    /// becomes infinite.
+    /// Rounds to the nearest storable value, ties to even. NaN stays NaN, and values that are too large
+    /// become infinite.
     #[must_use]
     fn from_f32(value: f32) -> Self;
 
-    /// The larger; NaN if either is.
+    /// Returns the larger value; NaN if either is NaN.
     #[must_use]
     fn larger(self, other: Self) -> Self;
 
-    /// The smaller; NaN if either is.
+    /// Returns the smaller value; NaN if either is NaN.
     #[must_use]
     fn smaller(self, other: Self) -> Self;
 
-    /// [`Self::to_f32`] of both, in fewer instructions where they share a word.
+    /// Converts two values with [`Self::to_f32`], in fewer instructions if they share a 32-bit word.
     #[must_use]
     #[inline(always)]
     fn to_f32_pair([low, high]: [Self; 2]) -> [f32; 2] {
         [low.to_f32(), high.to_f32()]
     }
 
-    /// [`Self::from_f32`] of both, in fewer instructions where they share a word.
+    /// Converts two values with [`Self::from_f32`], in fewer instructions if they share a 32-bit word.
     #[must_use]
     #[inline(always)]
     fn from_f32_pair([low, high]: [f32; 2]) -> [Self; 2] {
         [Self::from_f32(low), Self::from_f32(high)]
     }
 
-    /// [`Self::to_f32`] of a vector.
+    /// Converts a vector with [`Self::to_f32`].
     #[must_use]
     #[inline(always)]
     fn to_f32_vector([a, b, c, d]: [Self; 4]) -> [f32; 4] {
@@ -46,7 +46,7 @@ pub trait Storage: Element {
         [a, b, c, d]
     }
 
-    /// [`Self::from_f32`] of a vector.
+    /// Converts a vector with [`Self::from_f32`].
     #[must_use]
     #[inline(always)]
     fn from_f32_vector([a, b, c, d]: [f32; 4]) -> [Self; 4] {
@@ -77,13 +77,13 @@ impl Storage for f32 {
     }
 }
 
-/// The 16-bit halves of a word, the low one first.
+/// Splits a word into its 16-bit halves, the low one first.
 #[inline(always)]
 fn halves(word: u32) -> [u16; 2] {
     [word as u16, (word >> 16) as u16]
 }
 
-/// The word with these halves.
+/// Joins two 16-bit halves, the low one first.
 #[inline(always)]
 fn word([low, high]: [u16; 2]) -> u32 {
     u32::from(low) | u32::from(high) << 16

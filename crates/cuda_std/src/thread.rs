@@ -1,7 +1,7 @@
-//! Where a thread is, barriers over its block, and memory fences.
+//! Thread and block indices, block-wide barriers, and memory fences.
 //!
-//! Names and signatures are Rust-CUDA's. Indices are those of CUDA: a thread has an index in
-//! its block, the block one in the grid, each with up to three dimensions, x the fastest.
+//! Names and signatures are Rust-CUDA's. Indices are CUDA's: a thread has an index in its block, and the
+//! block has an index in the grid. Each has up to three dimensions, with x the fastest.
 
 use crate::backend;
 
@@ -54,7 +54,7 @@ special_registers! {
     grid_dim, "Blocks of the grid", "nctaid": grid_dim_x grid_dim_y grid_dim_z;
 }
 
-/// The thread's index in the whole launch, dimensions flattened with x the fastest; threads of
+/// Returns the thread's index in the whole launch, with dimensions flattened and x the fastest. Threads of
 /// one block are adjacent. Wraps if the launch has more than 2³² threads.
 #[must_use]
 #[inline(always)]
@@ -111,26 +111,29 @@ plain_functions! {
 }
 
 device_functions! {
-    /// Waits until all threads of the block are here, and orders their memory accesses: what any of
-    /// them did before is seen by all of them after. `bar.sync 0`.
+    /// Waits until all threads of the block have arrived, and orders their memory accesses. Accesses of any
+    /// thread before the barrier are visible to all threads after it. `bar.sync 0`.
     ///
     /// All threads of the block must reach the same call.
     ///
-    /// Emulator: reports a thread that exits or waits elsewhere instead, and threads that
-    /// meet from different calls (for roles that meet on purpose there is [`crate::barrier::sync`]).
+    /// Emulator: reports a thread that exits or waits elsewhere instead, and threads that meet from
+    /// different calls. Threads that meet on purpose from different calls use [`crate::barrier::sync`].
     fn sync_threads() = backend::sync_threads();
 
-    /// [`sync_threads`], and the number of threads whose `predicate` is not 0. `bar.red.popc.u32`.
+    /// Synchronises as [`sync_threads`], and returns the number of threads whose `predicate` is not 0.
+    /// `bar.red.popc.u32`.
     ///
     /// Emulator: as for [`sync_threads`].
     fn sync_threads_count(predicate: u32) -> u32 = backend::sync_threads_count(predicate != 0);
 
-    /// [`sync_threads`], and 1 if every thread's `predicate` is not 0, else 0. `bar.red.and.pred`.
+    /// Synchronises as [`sync_threads`], and returns 1 if every thread's `predicate` is not 0, else 0.
+    /// `bar.red.and.pred`.
     ///
     /// Emulator: as for [`sync_threads`].
     fn sync_threads_and(predicate: u32) -> u32 = u32::from(backend::sync_threads_and(predicate != 0));
 
-    /// [`sync_threads`], and 1 if some thread's `predicate` is not 0, else 0. `bar.red.or.pred`.
+    /// Synchronises as [`sync_threads`], and returns 1 if some thread's `predicate` is not 0, else 0.
+    /// `bar.red.or.pred`.
     ///
     /// Emulator: as for [`sync_threads`].
     fn sync_threads_or(predicate: u32) -> u32 = u32::from(backend::sync_threads_or(predicate != 0));

@@ -1,6 +1,6 @@
-//! What views of global and of shared memory have in common.
+//! Common methods of the views of global and of shared memory.
 
-/// A view: its backend's, and its elements' type.
+/// Defines a view from the backend's view and the element type.
 macro_rules! view {
     ($(#[$doc:meta])* $view:ident of $backend:ident, $pointer:ty, $visibility:vis) => {
         $(#[$doc])*
@@ -29,22 +29,22 @@ macro_rules! view {
     };
 }
 
-/// Methods that read, with indices of type `$index` in the memory that PTX calls `$space`.
+/// Defines the methods that read. `$index` is the type of indices, and `$space` the PTX name of the memory.
 macro_rules! reading {
     ($view:ident, $index:ty, $space:literal) => {
         impl<T: Element> $view<T> {
             plain_functions! {
-                /// The number of elements.
+                /// Returns the number of elements.
                 #[must_use]
                 fn len(self) -> $index = self.view.len();
 
-                /// Whether there are no elements.
+                /// Returns whether there are no elements.
                 #[must_use]
                 fn is_empty(self) -> bool = self.len() == 0;
             }
 
             device_functions! {
-                /// The elements `start .. start + len`.
+                /// Returns the view of elements `start .. start + len`.
                 ///
                 /// Emulator: reports a slice that leaves the view.
                 #[must_use]
@@ -53,8 +53,8 @@ macro_rules! reading {
                 #[doc = concat!("Element `i`. `ld.", $space, "`.")]
                 ///
                 /// # Safety
-                /// `i < self.len()`, the element was written, and no other thread writes it unordered with
-                /// this read.
+                /// `i < self.len()`, the element is initialised, and no other thread writes it unordered
+                /// with this read.
                 #[must_use]
                 unsafe fn load(self, i: $index) -> T = self.view.load::<T>(i);
 
@@ -76,7 +76,7 @@ macro_rules! reading {
     };
 }
 
-/// Methods that write; atomics are those of PTX's `$scope`.
+/// Defines the methods that write. `$scope` is the PTX scope of the atomics.
 macro_rules! writing {
     ($view:ident, $index:ty, $space:literal, $scope:literal) => {
         impl<T: Element> $view<T> {
@@ -99,23 +99,23 @@ macro_rules! writing {
                     self.view.store_vec::<T, N>(i, values)
                 };
 
-                /// Adds `value` to element `i` in one step and returns what was there; integers wrap.
+                /// Atomically adds `value` to element `i` and returns the previous value; integers wrap.
                 #[doc = concat!("`atom.relaxed.", $scope, ".", $space, ".add`.")]
                 ///
-                /// Atomics on one element never race with each other, and order nothing else unless fences
-                /// are there too (see [`crate::thread::device_fence`]). The order of float additions is not
-                /// fixed, so their sum may differ from run to run.
+                /// Atomics on one element never race with each other. They order other accesses only
+                /// together with fences (see [`crate::thread::device_fence`]). The order of float additions
+                /// is not fixed, so their sum may differ from run to run.
                 ///
                 /// # Safety
-                /// `i < self.len()`, the element was written, and no other thread accesses it other than
-                /// atomically, unordered with this access.
+                /// `i < self.len()`, the element is initialised, and all unordered accesses of other
+                /// threads to it are atomic.
                 unsafe fn atomic_add(self, i: $index, value: T) -> T where T: AtomicAdd = self.view.atomic_add::<T>(i, value);
             }
         }
 
         impl<T: AtomicInteger> $view<T> {
             device_functions! {
-                /// Writes `value` to element `i` and returns what was there.
+                /// Atomically writes `value` to element `i` and returns the previous value.
                 #[doc = concat!("`atom.relaxed.", $scope, ".", $space, ".exch`.")]
                 ///
                 /// # Safety

@@ -1,13 +1,13 @@
 //! Operations among the 32 threads (lanes) of a warp.
 //!
-//! Names and signatures are Rust-CUDA's. Each takes a `mask` of the lanes that take part; a
-//! lane that calls must be in its own mask, and all lanes of the mask must come, with
-//! the same mask, to the same operation. They wait for each other.
+//! Names and signatures are Rust-CUDA's. Each operation takes a `mask` of the participating lanes. The
+//! calling lane must be in its own mask. All lanes of the mask must call the same operation with the same
+//! mask. They wait for each other.
 //!
-//! **Emulator**, for all of them: lanes meet as described. A lane outside its own mask, a lane of
-//! the mask that has exited, one that waits elsewhere for good, and lanes that disagree about the
-//! operation are reported. [`sync_warp`] orders memory accesses among its lanes; shuffles, votes,
-//! matches and reductions do not, as in PTX.
+//! **Emulator**, for all operations: lanes meet as described. It reports a lane outside its own mask, a
+//! lane of the mask that has exited or waits elsewhere for good, and lanes that disagree about the
+//! operation. [`sync_warp`] orders memory accesses among its lanes; shuffles, votes, matches and reductions
+//! do not, as in PTX.
 
 use crate::backend;
 use half::{bf16, f16};
@@ -18,16 +18,16 @@ pub use crate::common::{WarpReductionOp, WarpShuffleMode};
 pub const ALL_LANES: u32 = u32::MAX;
 
 plain_functions! {
-    /// The thread's lane in its warp, 0 to 31. `%laneid`.
+    /// Returns the thread's lane in its warp, 0 to 31. `%laneid`.
     ///
     /// Emulator: the thread's index in the block, dimensions flattened with x the fastest, modulo 32.
     #[must_use]
     fn lane_id() -> u32 = backend::lane_id();
 
-    /// The lanes that execute this call together. `activemask.b32`.
+    /// Returns the mask of lanes that execute this call together. `activemask.b32`.
     ///
-    /// Emulator: the lanes that have not exited. On hardware it may be any subset of them that
-    /// holds the caller, so a mask taken from here proves nothing about who will come.
+    /// Emulator: the lanes that have not exited. On hardware the mask may be any subset of them that
+    /// contains the caller. It does not prove that these lanes reach a later operation.
     #[must_use]
     fn activemask() -> u32 = backend::activemask();
 }
@@ -79,7 +79,7 @@ shuffle_values! {
     u8: v => u32::from(v), w => w as u8;
     i8: v => v as u32, w => w as i8;
     bool: v => u32::from(v), w => w != 0;
-    // The library's users see the pages of these two.
+    // Hidden, because users of convfuse see the pages of f16 and bf16, which list their traits.
     #[doc(hidden)] f16: v => u32::from(v.to_bits()), w => f16::from_bits(w as u16);
     #[doc(hidden)] bf16: v => u32::from(v.to_bits()), w => bf16::from_bits(w as u16);
 }
@@ -112,9 +112,9 @@ macro_rules! shuffles {
     ($($(#[$doc:meta])* $name:ident($b:ident) = $mode:ident;)*) => { device_functions! {$(
         $(#[$doc])*
         ///
-        /// Returns the source lane's value and `true`, or, if the source lies outside the section
-        /// of `width` lanes (a power of two up to 32), the caller's own value and `false`. Values
-        /// of 8 bytes take two instructions.
+        /// Returns the source lane's value and `true`. If the source lies outside the section of `width`
+        /// lanes (a power of two up to 32), returns the caller's own value and `false`. Values of 8 bytes
+        /// take two instructions.
         ///
         /// # Safety
         /// The calling lane and the source lane are in `mask`, all lanes in `mask` make this call,
@@ -125,31 +125,31 @@ macro_rules! shuffles {
 }
 
 shuffles! {
-    /// The value of lane `idx` (modulo `width`) of the caller's section. `shfl.sync.idx.b32`.
+    /// Reads the value of lane `idx` (modulo `width`) of the caller's section. `shfl.sync.idx.b32`.
     warp_shuffle_idx(idx) = Idx;
-    /// The value of the lane `delta` below. `shfl.sync.up.b32`.
+    /// Reads the value of the lane `delta` below the caller. `shfl.sync.up.b32`.
     warp_shuffle_up(delta) = Up;
-    /// The value of the lane `delta` above. `shfl.sync.down.b32`.
+    /// Reads the value of the lane `delta` above the caller. `shfl.sync.down.b32`.
     warp_shuffle_down(delta) = Down;
-    /// The value of the lane whose number differs by the bits of `lane_mask`. `shfl.sync.bfly.b32`.
-    /// A source in a lower section can be read, one in a higher section cannot.
+    /// Reads the value of the lane whose number is the caller's XOR `lane_mask`. `shfl.sync.bfly.b32`. A
+    /// source in a lower section can be read, one in a higher section cannot.
     warp_shuffle_xor(lane_mask) = Xor;
 }
 
 device_functions! {
-    /// Whether `predicate` holds in all lanes of `mask`. `vote.sync.all.pred`.
+    /// Returns whether `predicate` holds in all lanes of `mask`. `vote.sync.all.pred`.
     ///
     /// # Safety
     /// The calling lane is in `mask`, and all lanes in `mask` make this call.
     unsafe fn warp_vote_all(mask: u32, predicate: bool) -> bool = backend::vote_all(mask, predicate);
 
-    /// Whether `predicate` holds in some lane of `mask`. `vote.sync.any.pred`.
+    /// Returns whether `predicate` holds in some lane of `mask`. `vote.sync.any.pred`.
     ///
     /// # Safety
     /// The calling lane is in `mask`, and all lanes in `mask` make this call.
     unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool = backend::vote_any(mask, predicate);
 
-    /// The lanes of `mask` in which `predicate` holds. `vote.sync.ballot.b32`.
+    /// Returns the lanes of `mask` in which `predicate` holds. `vote.sync.ballot.b32`.
     ///
     /// # Safety
     /// The calling lane is in `mask`, and all lanes in `mask` make this call.
@@ -158,15 +158,15 @@ device_functions! {
 
 /// A value that warp matches can compare: 4 or 8 bytes, compared bit by bit.
 pub trait WarpMatchValue: Sized {
-    /// See [`warp_match_any`].
+    /// Performs [`warp_match_any`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`warp_match_any`].
     unsafe fn match_any(mask: u32, value: Self) -> u32;
-    /// See [`warp_match_all`].
+    /// Performs [`warp_match_all`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`warp_match_all`].
     unsafe fn match_all(mask: u32, value: Self) -> Option<u32>;
 }
 
@@ -200,13 +200,13 @@ match_values! {
 }
 
 device_functions! {
-    /// The lanes of `mask` whose `value` has the caller's bits. `match.any.sync`.
+    /// Returns the lanes of `mask` whose `value` has the same bits as the caller's. `match.any.sync`.
     ///
     /// # Safety
     /// The calling lane is in `mask`, and all lanes in `mask` make this call.
     unsafe fn warp_match_any[T: WarpMatchValue](mask: u32, value: T) -> u32 = T::match_any(mask, value);
 
-    /// `Some(mask)` if `value` has the same bits in all lanes of `mask`. `match.all.sync`.
+    /// Returns `Some(mask)` if `value` has the same bits in all lanes of `mask`. `match.all.sync`.
     ///
     /// # Safety
     /// The calling lane is in `mask`, and all lanes in `mask` make this call.
@@ -216,10 +216,10 @@ device_functions! {
 
 /// An integer that warps can reduce.
 pub trait WarpReduceValue: Sized {
-    /// See [`warp_reduce`].
+    /// Performs [`warp_reduce`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`warp_reduce`].
     unsafe fn reduce(mask: u32, value: Self, op: WarpReductionOp) -> Self;
 }
 
@@ -242,7 +242,7 @@ impl WarpReduceValue for i32 {
 }
 
 device_functions! {
-    /// `op` over the values of the lanes in `mask`; sums wrap. `redux.sync` (sm_80 and later).
+    /// Reduces the values of the lanes in `mask` with `op`; sums wrap. `redux.sync` (sm_80 and later).
     ///
     /// # Safety
     /// The calling lane is in `mask`, and all lanes in `mask` make this call with the same `op`.

@@ -1,28 +1,29 @@
-//! Matrix multiplication by a warpgroup: chains of `wgmma` (sm_90a).
+//! Matrix multiplication by a warpgroup: chains (MMA batches) of `wgmma` (sm_90a).
 //!
-//! A warpgroup is four adjacent warps, the first of which has a number divisible by four. The functions here
-//! multiply 64 rows of A, held in the registers of a warpgroup, by 32 columns of B, read from shared memory,
-//! over several steps of K = 16, and return the f32 sums. A that stays in registers halves what a product
-//! reads from shared memory. Fence, steps, commit and wait are one block of assembly, so the compiler has no
-//! place to move anything between them, and a caller sees an ordinary function.
+//! A warpgroup is four adjacent warps, the first of which has a number divisible by four. Each function
+//! multiplies 64 rows of A by columns of B over several MMA steps of K = 16, with f32 accumulators. B is in
+//! shared memory. A is in the registers of the warpgroup, which halves the reads of shared memory, or in
+//! shared memory too. Fence, steps and commit, and the wait of a synchronous function, are one block of
+//! assembly. The compiler therefore cannot move anything between them.
 //!
 //! With `warp`, `quad = lane / 4` and `quad_lane = lane % 4` of a thread:
 //!
-//! | operand | register `i` of a thread holds |
+//! | operand | element in register `i` of a thread: row, column |
 //! |---|---|
-//! | A of a step | half `h` of `a[i]`: row `16 * warp + quad + 8 * (i % 2)`, column `2 * quad_lane + h + 8 * (i / 2)` |
-//! | the result | `d[i]`: row `16 * warp + quad + 8 * (i / 2 % 2)`, column `8 * (i / 4) + 2 * quad_lane + i % 2` |
+//! | A of a step | half `h` of `a[i]`: `16 * warp + quad + 8 * (i % 2)`, `2 * quad_lane + h + 8 * (i / 2)` |
+//! | the result | `d[i]`: `16 * warp + quad + 8 * (i / 2 % 2)`, `8 * (i / 4) + 2 * quad_lane + i % 2` |
 //!
-//! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16 bytes for
-//! each column, 128 bytes in all. Core matrices of neighbouring columns follow each other, or lie equally far
-//! apart; the two that divide K may lie anywhere ([`MatrixDescriptor`]). In the *swizzled* layout
-//! ([`MatrixLayout::swizzled`]) a column is 32 consecutive bytes within a span of 32, 64 or 128 bytes. Its
-//! units of 16 bytes are exchanged: bit 4 of a unit's address is inverted if bit 7 is set, in spans of 64
-//! bytes and more bit 5 if bit 8 is, and in spans of 128 bytes bit 6 if bit 9 is. Tensor cores then read
-//! eight columns at once without bank conflicts. [`crate::tensor_map::copy_box`] writes this layout.
+//! B of a step consists of *core matrices* in shared memory: eight columns of eight values of K, 16 bytes
+//! for each column, 128 bytes in all. Core matrices of neighbouring columns follow each other, or are at a
+//! constant distance. The two core matrices along K may be anywhere ([`MatrixDescriptor`]). In the
+//! *swizzled* layout ([`MatrixLayout::swizzled`]) a column is 32 consecutive bytes within a span of 32, 64
+//! or 128 bytes. Its 16-byte units are permuted: bit 4 of a unit's address is inverted if bit 7 is set, in
+//! spans of 64 bytes and more bit 5 if bit 8 is set, and in spans of 128 bytes bit 6 if bit 9 is set.
+//! Tensor cores then read eight columns at once without bank conflicts. [`crate::tensor_map::copy_box`]
+//! writes this layout.
 //!
-//! A thread that wrote B with ordinary stores executes [`crate::async_proxy::fence_shared`] before the
-//! barrier that its readers wait at.
+//! A thread that writes B with ordinary stores must execute [`crate::async_proxy::fence_shared`] before the
+//! barrier at which the readers wait.
 //!
 //! Chains of 64 columns, with 32 results for each thread, are asynchronous: one call starts a chain
 //! ([`start_f16_5`]) or adds to an accumulator ([`add_f16_3`]), and another waits for it
@@ -31,29 +32,31 @@
 //!
 //! With A in shared memory too, in the layout of B, there are chains of 64 columns
 //! ([`add_shared_n64_f16_4`]), of 128 ([`start_shared_n128_f16_9`]) and of 256 ([`add_shared_n256_f16_3`]).
-//! Their up to 128 results for each thread would leave no registers to A. The widest instructions keep the
-//! tensor cores busiest. A chain may be added to an accumulator that is still in flight, so the tensor cores
-//! need not run empty between two chains.
+//! Their up to 128 accumulators for each thread would leave no registers for A. The widest instructions
+//! keep the tensor cores busiest. A chain may be added to an accumulator that is still in flight, so the
+//! tensor cores need not idle between two chains.
 //!
 //! **Emulator**: the 128 threads meet. It reports threads whose chains or addresses differ, and missing
-//! threads. Of B, and of A in shared memory, it reports reads outside of the block's shared memory, stores
-//! without the fence for the asynchronous proxy, and stores that are not ordered after the wait for the
-//! chain, of each warp by itself. Sums are as for [`crate::mma`], one instruction after the other. A chain is
-//! executed at its start, but only [`InFlight::wait`] returns its sums, and reports a wait that does not
-//! cover the chain. Threads of a warpgroup that waited for different chains, and threads that end before a
-//! wait for their chains, are reported as well. Writes to the registers of A during a chain are not detected,
-//! as registers have no address.
+//! threads. For B, and for A in shared memory, it reports:
+//! - reads outside of the block's shared memory;
+//! - stores without the fence for the asynchronous proxy;
+//! - later stores that are not ordered after each warp's wait for the chain.
+//!
+//! It also reports a wait that does not cover its chain, threads of a warpgroup that waited for different
+//! chains, and threads that end before a wait for their chains. Sums are as for [`crate::mma`], one
+//! instruction after the other. A chain is executed at its start, but only [`InFlight::wait`] returns its
+//! sums. Writes to the registers of A during a chain are not detected, because registers have no address.
 
 use crate::backend;
 use crate::shared::SharedAddr;
 
-/// Units from eight columns of B to the next eight, where they follow each other.
+/// Distance between adjacent groups of eight columns of B in the dense layout, in 16-byte units.
 const CORE_MATRIX_UNITS: u32 = 128 / UNIT_BYTES;
 
-/// Bytes of the unit in which B is addressed.
+/// Bytes of the unit in which descriptors address matrices.
 pub const UNIT_BYTES: u32 = 16;
 
-/// How the columns of B lie, or the rows of A.
+/// The layout of B's columns, or of A's rows, in shared memory.
 #[derive(Debug, Clone, Copy)]
 pub struct MatrixLayout {
     low: u32,
@@ -61,8 +64,9 @@ pub struct MatrixLayout {
 }
 
 impl MatrixLayout {
-    /// In core matrices: those of the second half of K lie `k_units` behind those of the first, and those of
-    /// eight columns `octet_units` behind those of the eight before them, in units of 16 bytes.
+    /// The layout of core matrices without swizzle. The core matrix of the second half of K is `k_units`
+    /// behind the core matrix of the first half. Consecutive groups of eight columns are `octet_units`
+    /// apart. Both distances are in units of 16 bytes.
     #[must_use]
     #[inline(always)]
     pub const fn apart(k_units: u32, octet_units: u32) -> Self {
@@ -72,14 +76,15 @@ impl MatrixLayout {
         }
     }
 
-    /// In lines of `1 << shift` units of 16 bytes, two, four or eight, on multiples of as many: a column
-    /// each, eight one after the other, and the next eight `octet_units` behind their start. A matrix starts
-    /// at any pair of units of a line. Of lines of eight units the first of eight lies on 1024 bytes.
+    /// The swizzled layout: each column is a line of `1 << shift` units of 16 bytes (two, four or eight),
+    /// aligned to its size. Eight lines follow each other, and consecutive groups of eight lines start
+    /// `octet_units` apart. A matrix starts at any pair of units of a line. With lines of eight units, each
+    /// group of eight lines starts at a multiple of 1024 bytes.
     #[must_use]
     #[inline(always)]
     pub const fn swizzled(shift: u32, octet_units: u32) -> Self {
-        // Tensor cores do not look at the distance along K. The highest bits are 3 for lines of 32 bytes,
-        // 2 for 64 and 1 for 128.
+        // Tensor cores ignore the distance along K. The highest bits select the swizzle: 3 for lines of 32
+        // bytes, 2 for 64 and 1 for 128.
         Self {
             low: 1 << 16,
             high: octet_units | (4 - shift) << 30,
@@ -87,35 +92,35 @@ impl MatrixLayout {
     }
 }
 
-/// Where B of one step lies, or A.
+/// The position and layout of B, or of A, in one MMA step.
 #[derive(Debug, Clone, Copy)]
 pub struct MatrixDescriptor(u64);
 
 impl MatrixDescriptor {
-    /// Columns whose first half of K starts at `first` and whose second half starts `k_units`
-    /// further, both in units of 16 bytes from the start of the block's shared memory, as
-    /// [`unit()`] gives them.
+    /// Describes adjacent groups of columns. The first half of K starts at `first`, the second half
+    /// `k_units` behind it. `first` is in 16-byte units from the start of the block's shared memory, as
+    /// [`unit()`] returns it, and `k_units` in 16-byte units.
     #[must_use]
     #[inline(always)]
     pub const fn new(first: u32, k_units: u32) -> Self {
         Self::apart(first, k_units, CORE_MATRIX_UNITS)
     }
 
-    /// The same where eight columns start `octet_units` after the eight before them.
+    /// Describes groups of eight columns at a distance of `octet_units`; otherwise as [`Self::new`].
     #[must_use]
     #[inline(always)]
     pub const fn apart(first: u32, k_units: u32, octet_units: u32) -> Self {
         Self::laid_out(first, MatrixLayout::apart(k_units, octet_units))
     }
 
-    /// The first of whose columns starts at `first`, in units of 16 bytes likewise.
+    /// Describes a matrix with this layout whose first column starts at `first`, in 16-byte units.
     #[must_use]
     #[inline(always)]
     pub const fn laid_out(first: u32, layout: MatrixLayout) -> Self {
         Self((first + layout.low) as u64 | (layout.high as u64) << 32)
     }
 
-    /// The same layout `units` units of 16 bytes further.
+    /// Returns the descriptor with the same layout, `units` units of 16 bytes further.
     #[must_use]
     #[inline(always)]
     pub const fn offset(self, units: u32) -> Self {
@@ -123,13 +128,14 @@ impl MatrixDescriptor {
     }
 }
 
-/// An address as [`MatrixDescriptor`] takes it. In a cluster, the address of all blocks but the first
-/// carries the block's rank in bits that a descriptor has no room for; they are cut off.
+/// Converts a shared memory address to the units of a [`MatrixDescriptor`]. In a cluster, addresses of all
+/// blocks but the first contain the block's rank in high bits. A descriptor has no room for these bits, so
+/// they are removed.
 #[must_use]
 #[track_caller]
 #[inline(always)]
 pub const fn unit(address: SharedAddr) -> u32 {
-    // On the device the rest would be cut off.
+    // On the device the remainder would be cut off silently.
     #[cfg(not(target_arch = "nvptx64"))]
     assert!(
         address.0.is_multiple_of(UNIT_BYTES),
@@ -138,7 +144,8 @@ pub const fn unit(address: SharedAddr) -> u32 {
     (address.0 & 0x3_ffff) / UNIT_BYTES
 }
 
-/// An accumulator that is in flight, by default of 64 columns.
+/// An accumulator in flight: the result of a chain that may not have completed. By default it has 64
+/// columns.
 #[derive(Debug)]
 pub struct InFlight<const SUMS: usize = 32> {
     sums: [f32; SUMS],
@@ -149,12 +156,12 @@ macro_rules! wait {
     ($($sums:literal, $wait:ident;)*) => {$(
         impl InFlight<$sums> {
             device_functions! {
-                /// The sums, once at most `LEFT` younger chains are in flight: elements as above.
-                /// `wgmma.wait_group.sync.aligned`.
+                /// Waits until at most `LEFT` younger chains are in flight, and returns the accumulator,
+                /// with elements as above. `wgmma.wait_group.sync.aligned`.
                 ///
                 /// # Safety
-                /// All threads of the warpgroup make this call, and at least `LEFT` chains were started after
-                /// this one, or it was waited for with a later one.
+                /// All threads of the warpgroup make this call. At least `LEFT` chains were started after
+                /// this one, or an earlier wait has already covered it.
                 #[must_use]
                 unsafe fn wait[const LEFT: u32](self) -> [f32; $sums] = backend::$wait::<LEFT>(self.sums, self.chain);
             }
@@ -170,14 +177,14 @@ wait! {
 
 impl<const SUMS: usize> InFlight<SUMS> {
     plain_functions! {
-        /// An accumulator that is not in flight, to which a chain may be added.
+        /// Wraps an accumulator that is not in flight, to which a chain may be added.
         #[must_use]
         fn at_rest(sums: [f32; SUMS]) -> Self = Self { sums, chain: backend::no_chain() };
     }
 
     device_functions! {
-        /// Waits until at most `LEFT` chains are in flight, of which this may be one. The operands of older
-        /// chains may be overwritten then. `wgmma.wait_group.sync.aligned`.
+        /// Waits until at most `LEFT` chains are in flight, which may include this one. The operands of
+        /// older chains may be overwritten afterwards. `wgmma.wait_group.sync.aligned`.
         ///
         /// # Safety
         /// All threads of the warpgroup make this call.
@@ -185,7 +192,8 @@ impl<const SUMS: usize> InFlight<SUMS> {
     }
 }
 
-/// Chains: their names, types, columns, steps, where A is, sums, and the accumulator that they add to.
+/// Defines chains, each by its name, type, columns, steps, location of A, accumulators per thread, and the
+/// accumulator that it adds to.
 macro_rules! chains {
     ($($name:ident, $ty:literal, $columns:literal, $steps:literal, $a:ident, $sums:literal
         $(, $given:ident: $given_ty:ty = $start:expr)?;)*) => {device_functions! {$(
@@ -195,9 +203,9 @@ macro_rules! chains {
         #[doc = concat!("`wgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.", $ty, ".", $ty, "`.")]
         ///
         /// # Safety
-        /// All threads of a warpgroup make this call, with the same `b`, whose columns were written and made
-        /// visible as above, as are the rows of A in shared memory. Until the wait nobody writes them, and
-        /// the compiler finds no reason to write the registers of A.
+        /// All threads of a warpgroup make this call, with the same `b`. The columns of B, and the rows of
+        /// A in shared memory, were written and made visible as above. Until the wait no thread writes
+        /// them, and the compiler has no reason to write the registers of A.
         #[must_use]
         unsafe fn $name($($given: $given_ty,)? a: &[chains!(@$a); $steps], b: &[MatrixDescriptor; $steps]) -> InFlight<$sums> =
             chains!(@$a $name, $sums, a, b $(, $start)?);
@@ -245,7 +253,7 @@ macro_rules! add_interleaved {
         #[doc = concat!("the first of `even`, the next eight the first of `odd`, and so on. Two instructions for each step, `wgmma.mma_async.sync.aligned.m64n", $half, "k16.f32.", $ty, ".", $ty, "`.")]
         ///
         /// # Safety
-        /// As for other chains, for A as for both Bs.
+        /// As for other chains, for A and both Bs.
         #[must_use]
         unsafe fn $name(
             chain: InFlight<$sums>, a: &[MatrixDescriptor; 3], even: &[MatrixDescriptor; 3], odd: &[MatrixDescriptor; 3]
@@ -266,16 +274,18 @@ add_interleaved! {
 }
 
 device_functions! {
-    /// The sum over 7 steps of f16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16`.
+    /// Returns the sum over 7 steps of f16, for 32 columns.
+    /// `wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16`.
     ///
     /// # Safety
-    /// All threads of a warpgroup make this call, with the same `b`, whose columns were written and made
+    /// All threads of a warpgroup make this call, with the same `b`. The columns of B were written and made
     /// visible as above.
     #[must_use]
     unsafe fn m64n32_f16_7(a: &[[u32; 4]; 7], b: &[MatrixDescriptor; 7]) -> [f32; 16] =
         backend::m64n32_f16_7(a, &b.map(|columns| columns.0));
 
-    /// The sum over 7 steps of bf16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16`.
+    /// Returns the sum over 7 steps of bf16, for 32 columns.
+    /// `wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16`.
     ///
     /// # Safety
     /// As for [`m64n32_f16_7`].
@@ -283,11 +293,11 @@ device_functions! {
     unsafe fn m64n32_bf16_7(a: &[[u32; 4]; 7], b: &[MatrixDescriptor; 7]) -> [f32; 16] =
         backend::m64n32_bf16_7(a, &b.map(|columns| columns.0));
 
-    /// Adds the products of 8 steps of f16 to `d`, on 256 columns and with A in shared memory too, and waits
-    /// for them. `wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16`.
+    /// Adds the products of 8 steps of f16 to `d`, for 256 columns and with A in shared memory too, and
+    /// waits for them. `wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16`.
     ///
     /// # Safety
-    /// As above, for A as for B.
+    /// As for [`m64n32_f16_7`], for A and B.
     unsafe fn add_shared_f16_8(d: &mut [f32; 128], a: &[MatrixDescriptor; 8], b: &[MatrixDescriptor; 8]) =
         backend::add_shared_f16_8(d, &a.map(|rows| rows.0), &b.map(|columns| columns.0));
 }

@@ -1,7 +1,7 @@
-//! The emulator leaves the process's signals alone until a launch asks for them, and then to whoever had
-//! them.
+//! The emulator leaves the process's signals alone until a launch asks for them. Afterwards it passes
+//! signals of other origin to the previous handlers.
 //!
-//! One test: handlers are the process's, and once installed they stay.
+//! This is one test, because handlers belong to the process and stay installed.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cuda_std::emulator::{Device, FaultKind, Launch};
 use cuda_std::prelude::*;
 
-/// Writes `value` through a view, and then, without one, to where nothing is.
+/// Writes `value` through a view, and then to an unmapped address without a view.
 ///
 /// # Safety
-/// `y` has one element; `wild` only where somebody catches signals.
+/// `y` has one element; `wild` is set only if signals are caught.
 #[kernel]
 unsafe fn write(y: *mut u32, wild: bool) {
-    // SAFETY: as this function's; the view is checked.
+    // SAFETY: as for this function; the view is checked.
     unsafe {
         GlobalMut::new(y, 1).store(0, 7);
         if wild {
@@ -59,7 +59,7 @@ fn handle(signal: libc::c_int, handler: libc::sighandler_t, flags: libc::c_int) 
 
 fn handlers() -> [libc::sighandler_t; 5] {
     SIGNALS.map(|signal| {
-        // SAFETY: only asks; all-zero is a valid `sigaction`.
+        // SAFETY: only queries; all-zero is a valid `sigaction`.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut action);
@@ -92,7 +92,7 @@ fn handlers_are_installed_for_a_launch_that_asks_and_pass_on_what_is_not_its() {
         catch_signals: true,
         ..Launch::default()
     };
-    // SAFETY: nothing is there that the wild write could change, so it becomes a signal, which is caught.
+    // SAFETY: the wild write hits no memory, so it raises a signal, which is caught.
     let fault = unsafe { device.launch::<write>(&catching, (y.ptr(), true)) }.unwrap_err();
     assert!(matches!(fault.kind, FaultKind::Signal { .. }), "{fault}");
     let during = handlers();
@@ -107,7 +107,7 @@ fn handlers_are_installed_for_a_launch_that_asks_and_pass_on_what_is_not_its() {
     let counts = [&WITH_INFO, &PLAIN].map(|count| count.load(Ordering::Relaxed));
     assert_eq!(counts, [1, 2]);
 
-    // SAFETY: as the first.
+    // SAFETY: as for the first launch.
     unsafe { device.launch::<write>(&Launch::default(), (y.ptr(), false)) }.unwrap();
     assert_eq!(handlers(), during);
 }

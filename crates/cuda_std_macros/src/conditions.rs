@@ -1,10 +1,10 @@
-//! Conditions on arguments, instances and values.
+//! `cfg` conditions on arguments, instances and values.
 
 use syn::parse::ParseStream;
 use syn::spanned::Spanned;
 use syn::{Attribute, Error, Result};
 
-/// The conditions before an argument or a value.
+/// Parses the `cfg` conditions before an argument or a value.
 pub(crate) fn cfgs(input: ParseStream) -> Result<Vec<Attribute>> {
     let attributes = input.call(Attribute::parse_outer)?;
     match attributes

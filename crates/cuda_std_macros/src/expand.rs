@@ -1,4 +1,4 @@
-//! What `#[kernel]` writes.
+//! The expansion of `#[kernel]`.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -14,11 +14,11 @@ struct Kernel<'a> {
     function: &'a ItemFn,
     parameters: Vec<Parameter>,
     instances: Vec<Instance>,
-    /// The conditions under which the function exists, for what is written beside it.
+    /// The conditions of the function, which also apply to the generated items.
     cfgs: Vec<&'a Attribute>,
 }
 
-/// The function, and what a device and a host need beside it, each behind its `cfg`.
+/// Generates the function and the items that the device and the host need beside it, each behind its `cfg`.
 pub(crate) fn expand(arguments: &Arguments, function: &ItemFn) -> Result<TokenStream> {
     let kernel = Kernel {
         arguments,
@@ -32,7 +32,8 @@ pub(crate) fn expand(arguments: &Arguments, function: &ItemFn) -> Result<TokenSt
     let device = kernel.device_form();
     let emulated = kernel.emulated_form();
     if kernel.is_generic() {
-        // What its bounds and pointers name may be private, since instances alone are used elsewhere.
+        // Bounds and pointer types of the function may be private, because only its instances are used
+        // elsewhere.
         return Ok(quote! {
             #[cfg_attr(target_arch = "nvptx64", inline(always))]
             #[allow(private_bounds, private_interfaces)]
@@ -61,8 +62,8 @@ impl Kernel<'_> {
         !self.function.sig.generics.params.is_empty()
     }
 
-    /// The entry points of a generic function, and the comments that carry the launch bounds through
-    /// the compiler.
+    /// Generates the entry points of a generic function, and the comments that carry the launch bounds
+    /// through the compiler.
     fn device_form(&self) -> TokenStream {
         let bounds = self
             .instances
@@ -92,7 +93,7 @@ impl Kernel<'_> {
         })
     }
 
-    /// The entry point of an instance of the generic function.
+    /// Generates the entry point of an instance of the generic function.
     fn entry(&self, instance: &Instance) -> TokenStream {
         let (visibility, name) = (&self.function.vis, &self.function.sig.ident);
         let Instance {
@@ -117,13 +118,13 @@ impl Kernel<'_> {
             #[unsafe(no_mangle)]
             #visibility unsafe extern "ptx-kernel" fn #symbol(#(#names: #types),*) {
                 ::cuda_std::begin_kernel();
-                // SAFETY: the caller upholds what the kernel asks for.
+                // SAFETY: the caller satisfies the kernel's safety section.
                 unsafe { #name::<#(#arguments),*>(#(#passed),*) }
             }
         }
     }
 
-    /// The types and the family by which a launch names the instances.
+    /// Generates the types and the family by which a launch names the instances.
     fn emulated_form(&self) -> TokenStream {
         let (visibility, name) = (&self.function.vis, &self.function.sig.ident);
         let about =
@@ -145,7 +146,7 @@ impl Kernel<'_> {
         }
     }
 
-    /// The generic parameters without their bounds, and the body of a struct that has them.
+    /// Returns the generic parameters without their bounds, and the body of a struct with these parameters.
     fn type_generics(&self) -> TokenStream {
         let generics = &self.function.sig.generics.params;
         let mut declared = Vec::new();
@@ -214,9 +215,9 @@ impl Kernel<'_> {
                 ::cuda_std::emulated! {
                     #[inline]
                     unsafe fn call(#given: Self::Args) {
-                        // Without parameters the tuple is not read.
+                        // Without parameters the tuple is unused.
                         let _ = &#given;
-                        // SAFETY: the caller upholds what the kernel asks for.
+                        // SAFETY: the caller satisfies the kernel's safety section.
                         unsafe { #name::<#(#arguments),*>(#(#passed),*) }
                     }
                 }
@@ -259,7 +260,7 @@ impl Kernel<'_> {
         }
     }
 
-    /// The parameters' types, as all instances have them.
+    /// Returns the tuple of the parameters' types, which all instances share.
     fn tuple(&self) -> TokenStream {
         let types = self.parameters.iter().map(|parameter| &parameter.ty);
         quote! { (#(#types,)*) }
@@ -284,7 +285,7 @@ mod tests {
     use crate::parse::Arguments;
     use syn::{File, ItemFn, parse_quote, parse_str, parse2};
 
-    /// The text of the expansion without spaces, after a look at whether it is Rust.
+    /// Expands the kernel, checks that the result is Rust, and returns its text without spaces.
     fn expanded(arguments: &str, function: &ItemFn) -> String {
         let arguments: Arguments = parse_str(arguments).unwrap();
         let tokens = expand(&arguments, function).unwrap();
@@ -345,7 +346,7 @@ mod tests {
         let entry =
             "unsafeextern\"ptx-kernel\"fncopy(x:*mutf32){::cuda_std::begin_kernel();first();}";
         assert!(text.contains(entry), "{text}");
-        // Not where the emulator calls it.
+        // The host's function has no `begin_kernel`.
         assert_eq!(text.matches("begin_kernel").count(), 1, "{text}");
         assert!(
             text.contains("staticCOPY:::cuda_std::Family<(*mutf32,)>"),

@@ -1,4 +1,4 @@
-//! The instances of a generic kernel: the values that its parameters take, and how each is called.
+//! The instances of a generic kernel: the values of its generic parameters, and the labels of the values.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +17,7 @@ use syn::{
 use crate::conditions::cfgs;
 use crate::signature::name;
 
-/// `instances(..)`: every combination of the values of its axes.
+/// An `instances(..)` list: all combinations of the values of its axes.
 pub(crate) struct List {
     cfgs: Vec<Attribute>,
     axes: Vec<Axis>,
@@ -30,7 +30,7 @@ struct Axis {
     values: Vec<Value>,
 }
 
-/// One of them.
+/// A value of a generic parameter.
 #[derive(Clone)]
 struct Value {
     cfgs: Vec<Attribute>,
@@ -38,29 +38,29 @@ struct Value {
     argument: GenericArgument,
 }
 
-/// What a value is called.
+/// The label of a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Label {
-    /// By a name.
+    /// A name, such as `f32`.
     Name(String),
-    /// By its own number.
+    /// A number, which is the value itself.
     Number(u32),
 }
 
-/// One combination.
+/// An instance: one combination of values.
 pub(crate) struct Instance {
-    /// The conditions under which it exists.
+    /// The conditions under which the instance exists.
     pub(crate) cfgs: Vec<Attribute>,
     pub(crate) symbol: Ident,
     pub(crate) labels: Vec<Label>,
-    /// The function's generic arguments, in its order.
+    /// The function's generic arguments, in the order of its parameters.
     pub(crate) arguments: Vec<TokenStream>,
-    /// Items that give the generic parameters' names their values.
+    /// Items that define the names of the generic parameters as their values.
     pub(crate) aliases: TokenStream,
 }
 
 impl List {
-    /// What follows the word `instances`.
+    /// Parses the parentheses after the word `instances`.
     pub(crate) fn parse(cfgs: Vec<Attribute>, input: ParseStream) -> Result<Self> {
         let content;
         let span = parenthesized!(content in input).span.join();
@@ -74,7 +74,7 @@ impl List {
 }
 
 impl List {
-    /// The parameters whose values it gives.
+    /// Returns the generic parameters with values in this list.
     fn parameters(&self) -> impl Iterator<Item = &Ident> {
         self.axes.iter().map(|axis| &axis.parameter)
     }
@@ -119,7 +119,7 @@ impl Value {
 }
 
 impl Label {
-    /// That of a value without one: a name in lower case, or a number.
+    /// Derives the label of an unlabelled value: a name in lower case, or a number.
     fn of(argument: &GenericArgument) -> Result<Self> {
         let own = match argument {
             GenericArgument::Type(Type::Path(ty)) => (ty.path.get_ident())
@@ -139,7 +139,7 @@ impl Label {
         })
     }
 
-    /// The part of a symbol.
+    /// Returns the label's part of a symbol.
     fn in_symbol(&self, parameter: &Ident) -> String {
         match self {
             Label::Name(name) => name.clone(),
@@ -166,7 +166,7 @@ impl fmt::Display for Label {
     }
 }
 
-/// The instances that the lists make of a function: itself if it is not generic.
+/// Returns all instances of a function, or the function itself if it is not generic.
 pub(crate) fn instances(lists: &[List], function: &ItemFn) -> Result<Vec<Instance>> {
     let kernel = &function.sig.ident;
     let refuse = |span, what: &str| {
@@ -222,7 +222,7 @@ pub(crate) fn instances(lists: &[List], function: &ItemFn) -> Result<Vec<Instanc
     Ok(instances)
 }
 
-/// Every combination of a value of each axis, the last axis' changing fastest.
+/// Returns all combinations of one value of each axis. The last axis changes fastest.
 fn combinations(axes: &[Axis]) -> Vec<Vec<(&Ident, &Value)>> {
     let mut combinations = vec![Vec::new()];
     for axis in axes {

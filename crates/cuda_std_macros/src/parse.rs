@@ -1,4 +1,4 @@
-//! What stands in the parentheses of `#[kernel(..)]`.
+//! The arguments in the parentheses of `#[kernel(..)]`.
 
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
@@ -42,7 +42,7 @@ impl Parse for Arguments {
 }
 
 impl Arguments {
-    /// The rest of `name = expression`.
+    /// Parses the rest of `name = expression`.
     fn parse_bound(&mut self, name: &Ident, input: ParseStream) -> Result<()> {
         let slot = match name.to_string().as_str() {
             "max_threads" => &mut self.max_threads,

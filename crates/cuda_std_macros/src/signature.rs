@@ -1,4 +1,4 @@
-//! What a function must be to be a kernel, and its parameters as all instances have them.
+//! The requirements on a kernel function, and its parameters in the form that all instances share.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -12,25 +12,25 @@ const MAX_PARAMETERS: usize = 32;
 pub(crate) struct Parameter {
     /// The parameter's name in generated code, which cannot collide with other names of the kernel.
     pub(crate) name: Ident,
-    /// Its type in the entry point and in `Args`.
+    /// The parameter's type in the entry point and in `Args`.
     pub(crate) ty: TokenStream,
     form: Form,
 }
 
-/// How a function takes what an entry point is given.
+/// The conversion from an entry point's parameter to the function's argument.
 enum Form {
-    /// As it is.
+    /// Passes the value unchanged.
     Value,
-    /// As a pointer to another type.
+    /// Casts the pointer to another type.
     Pointer,
-    /// By reference.
+    /// Passes a reference to the value.
     Reference,
-    /// By reference to where the launch put it, of which the device makes no copy: a tensor map.
+    /// Passes a reference to parameter memory, of which the device makes no copy: a tensor map.
     InPlace,
 }
 
 impl Parameter {
-    /// What the function is called with where the entry point has `given`.
+    /// Returns the function's argument for the entry point's parameter `given`.
     pub(crate) fn pass(&self, given: &TokenStream) -> TokenStream {
         match self.form {
             Form::Value => quote! { #given },
@@ -39,31 +39,32 @@ impl Parameter {
         }
     }
 
-    /// What the compiler calls parameter number `index` of the entry point `symbol`.
+    /// Returns the compiler's name of parameter number `index` of the entry point `symbol`.
     fn on_device(symbol: &Ident, index: usize) -> String {
         format!("{symbol}_param_{index}")
     }
 
-    /// For a tensor map the comment by which `cuda_builder` aligns it.
+    /// Returns the comment by which `cuda_builder` aligns a tensor map; `None` for other parameters.
     pub(crate) fn comment(&self, symbol: &Ident, index: usize) -> Option<String> {
         let is_map = matches!(self.form, Form::InPlace);
         is_map.then(|| format!("//@tensor_map {}", Self::on_device(symbol, index)))
     }
 
-    /// The same in the entry point `symbol` on the device, whose parameter number `index` it is.
+    /// Returns the function's argument on the device, for parameter number `index` of the entry point
+    /// `symbol`.
     pub(crate) fn pass_on_device(&self, symbol: &Ident, index: usize) -> TokenStream {
         let name = &self.name;
         let Form::InPlace = self.form else {
             return self.pass(&quote! { #name });
         };
-        // A reference would be one to a copy in the thread's own memory.
+        // A Rust reference would refer to a copy in the thread's local memory.
         let parameter = Self::on_device(symbol, index);
         let address = format!("mov.b64 {{0}}, {parameter};");
         quote! {{
             let _ = #name;
             let address: *const ::cuda_std::tensor_map::TensorMap;
-            // SAFETY: parameters stay while the kernel runs, and the generic address of one is a reference to
-            // it.
+            // SAFETY: parameters stay while the kernel runs, and the generic address of a parameter is a
+            // valid reference.
             unsafe {
                 ::core::arch::asm!(
                     #address,
@@ -77,7 +78,7 @@ impl Parameter {
     }
 }
 
-/// Refuses functions that cannot be kernels; else gives their parameters.
+/// Returns the parameters of a function, or refuses a function that cannot be a kernel.
 pub(crate) fn parameters(function: &ItemFn) -> Result<Vec<Parameter>> {
     let signature = &function.sig;
     let refuse = |span, what: &str| {
@@ -172,7 +173,7 @@ pub(crate) fn name(parameter: &GenericParam) -> &Ident {
     }
 }
 
-/// Whether a type is called as `cuda_std`'s tensor map is.
+/// Returns whether a type has the name of `cuda_std`'s tensor map.
 fn is_tensor_map(ty: &Type) -> bool {
     let Type::Path(path) = ty else {
         return false;
@@ -181,7 +182,7 @@ fn is_tensor_map(ty: &Type) -> bool {
     last.is_some_and(|last| last.ident == "TensorMap")
 }
 
-/// Whether a generic parameter of the function occurs in `tokens`.
+/// Returns whether a generic parameter of the function occurs in `tokens`.
 fn is_generic(function: &ItemFn, tokens: TokenStream) -> bool {
     let parameters = &function.sig.generics.params;
     tokens.into_iter().any(|token| match token {

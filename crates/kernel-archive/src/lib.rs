@@ -1,12 +1,12 @@
-//! Files of GPU kernels, compressed, from which one kernel at a time is read.
+//! Compressed archives of GPU kernels with random access to single kernels.
 //!
-//! A program uses few of the kernels that it carries, so an [`Archive`] gives each by itself. Kernels that
-//! stand next to each other in it are compressed together, in *sections*: alone, a kernel would miss most of
-//! what it shares with its siblings.
+//! A program uses few of the kernels that it carries, so an [`Archive`] decompresses them one at a time.
+//! Adjacent kernels are compressed together in *sections*, because similar kernels share most of their text
+//! and compress poorly alone.
 //!
-//! # The file
-//! It is a sequence of complete xz streams, so `xz -dc` shows all of it: first the index, a text, then the
-//! sections. A line of the index is one of
+//! # File format
+//! The file is a sequence of complete xz streams, so `xz -dc` shows all of it: first the index, which is
+//! text, then the sections. Each line of the index has one of these forms:
 //!
 //! ```text
 //! kernel archive 1
@@ -14,9 +14,10 @@
 //! kernel NAME ARCHITECTURE SOURCE SECTION OFFSET LENGTH
 //! ```
 //!
-//! with the length of each compressed section, in order, of which the last one ends where the file ends; and
-//! for each kernel its place in the decompressed section. `SOURCE` is a hash of the text that the kernel is,
-//! or was made from: the machine code of a kernel belongs to its PTX if the two have one `SOURCE`.
+//! A `section` line gives the compressed length of one section. Sections are listed in file order, and the
+//! last one ends at the end of the file. A `kernel` line gives the position of a kernel in its decompressed
+//! section. `SOURCE` is a hash of the PTX of the kernel. Machine code belongs to a PTX kernel if both have
+//! the same `SOURCE`.
 
 #[cfg(feature = "write")]
 mod write;
@@ -33,22 +34,22 @@ pub use write::{Kernel, write};
 /// The first line of every index.
 const TITLE: &str = "kernel archive 1";
 
-/// Why bytes are no archive, or a kernel cannot be read.
+/// An error in the format of an archive, or in reading a kernel from it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// The decompressor refuses.
+    /// The decompressor or compressor failed.
     #[error("kernel archive: {0}")]
     Compression(#[from] std::io::Error),
-    /// A line of the index that is none.
+    /// A line of the index is malformed, or a name cannot be stored in an index.
     #[error("kernel archive: `{0}` is no line of an index")]
     Index(String),
-    /// More bytes in the index than in the file.
+    /// The index declares more section bytes than the file has.
     #[error("kernel archive: {actual} bytes, but the index tells of {told}")]
     Length {
         /// Bytes of the file.
         actual: usize,
-        /// Bytes of its sections, by the index.
+        /// Bytes of all sections, according to the index.
         told: usize,
     },
 }
@@ -56,31 +57,31 @@ pub enum ArchiveError {
 /// A kernel in an archive.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Entry {
-    /// Its symbol.
+    /// The kernel's symbol.
     pub kernel: String,
-    /// What it is for, such as `sm_90a`.
+    /// The target architecture, such as `sm_90a`.
     pub arch: String,
-    /// A hash of the text that it is, or was made from.
+    /// A hash of the kernel's PTX, also for machine code.
     pub source: String,
     section: usize,
     place: Range<usize>,
 }
 
 impl Entry {
-    /// The kernel's bytes, decompressed.
+    /// Returns the number of bytes of the decompressed kernel.
     #[must_use]
     pub fn len(&self) -> usize {
         self.place.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether the kernel has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.place.is_empty()
     }
 }
 
-/// Kernels, by architecture and name.
+/// An open archive: kernels by name and architecture.
 #[derive(Debug)]
 pub struct Archive<'a> {
     /// Sorted by name, then architecture.
@@ -89,15 +90,15 @@ pub struct Archive<'a> {
 }
 
 impl<'a> Archive<'a> {
-    /// The archive in a file's bytes.
+    /// Opens the archive in the bytes of a file.
     ///
     /// # Errors
-    /// [`ArchiveError`] if it is none.
+    /// [`ArchiveError`] if the bytes are not a valid archive.
     pub fn open(bytes: &'a [u8]) -> Result<Self, ArchiveError> {
         let mut text = String::new();
         XzReader::new(bytes, false).read_to_string(&mut text)?;
         let (lengths, mut entries) = parse(&text)?;
-        // The first section starts where all of them fit.
+        // The sections end at the end of the file, so the total length gives the start of the first.
         let told = lengths
             .iter()
             .fold(0_usize, |sum, &length| sum.saturating_add(length));
@@ -117,13 +118,13 @@ impl<'a> Archive<'a> {
         Ok(Self { entries, sections })
     }
 
-    /// All kernels, by name, then architecture.
+    /// Returns all kernels, sorted by name, then by architecture.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The kernel of this name for this architecture.
+    /// Finds the kernel with this name for this architecture.
     #[must_use]
     pub fn find(&self, kernel: &str, arch: &str) -> Option<&Entry> {
         let found = self
@@ -132,7 +133,7 @@ impl<'a> Archive<'a> {
         found.ok().map(|index| &self.entries[index])
     }
 
-    /// The bytes of one of this archive's kernels.
+    /// Decompresses a kernel of this archive.
     ///
     /// # Errors
     /// [`ArchiveError`] if the section is damaged.
@@ -152,7 +153,7 @@ impl Entry {
     }
 }
 
-/// The lengths of the sections, and the kernels.
+/// Parses the index into the lengths of the sections and the kernels.
 fn parse(text: &str) -> Result<(Vec<usize>, Vec<Entry>), ArchiveError> {
     let wrong = |line: &dyn Display| ArchiveError::Index(line.to_string());
     let mut lines = text.lines();

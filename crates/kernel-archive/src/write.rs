@@ -1,4 +1,4 @@
-//! Making archives.
+//! Writes archives.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -7,25 +7,27 @@ use lzma_rust2::{CheckType, XzOptions, XzWriter};
 
 use crate::{ArchiveError, TITLE};
 
-/// A kernel that goes into an archive.
+/// A kernel to be archived.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Kernel {
-    /// Its symbol.
+    /// The kernel's symbol.
     pub name: String,
-    /// What it is for, such as `sm_90a`.
+    /// The target architecture, such as `sm_90a`.
     pub arch: String,
-    /// A hash of the text that it is, or was made from.
+    /// A hash of the kernel's PTX, also for machine code.
     pub source: String,
-    /// What it is.
+    /// The PTX or the machine code.
     pub bytes: Vec<u8>,
 }
 
-/// The bytes of an archive of these kernels, of which what is alike should stand together. A section ends
-/// with the kernel that fills its `section_bytes`: the more, the smaller the file, and the more has to be
-/// decompressed for one kernel.
+/// Returns the bytes of an archive of these kernels. Similar kernels should be adjacent in `kernels`.
+///
+/// A section ends with the kernel that brings it to `section_bytes`. Larger sections make a smaller file,
+/// but more bytes must be decompressed to read one kernel.
 ///
 /// # Errors
-/// [`ArchiveError::Index`] for a name that an index cannot hold, [`ArchiveError::Compression`].
+/// [`ArchiveError::Index`] for a name that an index cannot hold, [`ArchiveError::Compression`] if the
+/// compressor fails.
 pub fn write(kernels: &[Kernel], section_bytes: usize) -> Result<Vec<u8>, ArchiveError> {
     let mut index = String::new();
     let mut sections: Vec<Vec<u8>> = Vec::new();
@@ -68,16 +70,16 @@ pub fn write(kernels: &[Kernel], section_bytes: usize) -> Result<Vec<u8>, Archiv
 fn compress(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
     const PRESET: u32 = 9;
     let mut options = XzOptions::with_preset(PRESET);
-    // A reader stops after its kernel, before it comes to the section's checksum: to compute one would take
-    // a third of its time.
+    // A reader stops after its kernel and never reaches the section's checksum. Computing one would take a
+    // third of the reader's time.
     options.set_check_sum_type(CheckType::None);
     let lzma = &mut options.lzma_options;
-    // What a reader has to allocate.
+    // A reader allocates this many bytes.
     lzma.dict_size = (bytes.len() as u32)
         .next_power_of_two()
         .clamp(1 << 12, 1 << 23);
-    // Instructions of machine code have 16 bytes each, of which the same are alike; of a text no place is
-    // like another.
+    // Instructions of machine code have 16 bytes each, and bytes at the same position in an instruction are
+    // alike. Positions in text have no such period.
     let is_machine_code = bytes.contains(&0);
     (lzma.lc, lzma.lp, lzma.pb) = if is_machine_code {
         (0, 3, 4)

@@ -1,4 +1,4 @@
-//! What is written is read, and damage is an error.
+//! Archives return the kernels that were written, and damaged archives return errors.
 #![cfg(feature = "write")]
 
 use std::io::Read;
@@ -9,7 +9,7 @@ fn write(kernels: &[Kernel]) -> Result<Vec<u8>, ArchiveError> {
     kernel_archive::write(kernels, 400_000)
 }
 
-/// Kernels of several sections, text and machine code.
+/// Kernels in several sections: text and machine code.
 fn kernels() -> Vec<Kernel> {
     let kernel = |index: usize, arch: &str, bytes| Kernel {
         name: format!("kernel_{}", 9 - index),
@@ -83,7 +83,7 @@ fn damage_is_an_error() {
         let refused = Archive::open(wrong).unwrap_err();
         assert!(matches!(refused, ArchiveError::Compression(_)), "{refused}");
     }
-    // Sections that are not there are missed where the archive is opened, or where a kernel is read.
+    // Missing sections are found when the archive is opened, or when a kernel is read.
     let index_alone = &file[..file.len() / 8];
     let read = |archive: &Archive<'_>| {
         let read = |entry| archive.read(entry).map(drop);

@@ -1,6 +1,6 @@
-//! Architectures: what each can run, and how fast its tensor cores are.
+//! Architectures: their kernels and their tensor core throughput.
 
-/// An architecture that kernels, tiles and costs are chosen for.
+/// An architecture with its kernels, tiles and cost model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Arch {
@@ -8,13 +8,13 @@ pub enum Arch {
     Sm80,
     /// Hopper, compute capability 9.0: warpgroup MMA, tensor maps, clusters.
     Sm90,
-    /// Blackwell, compute capability 10 and above. It has no kernels of its own yet and runs those of
+    /// Blackwell, compute capability 10 and above. It has no kernels yet and runs those of
     /// [`Sm80`](Self::Sm80).
     Sm100,
 }
 
 impl Arch {
-    /// The architecture of a GPU of this compute capability; `None` if it is older than every kernel.
+    /// Returns the architecture of a GPU of this compute capability; `None` if it is older than every kernel.
     #[must_use]
     pub const fn of_capability(major: u32, minor: u32) -> Option<Self> {
         match (major, minor) {
@@ -25,7 +25,7 @@ impl Arch {
         }
     }
 
-    /// The architecture whose kernels run here: its own, or those that it falls back to.
+    /// Returns the architecture whose kernels run on this one: itself, or its fallback.
     #[must_use]
     pub const fn kernels(self) -> Self {
         match self {
@@ -34,13 +34,13 @@ impl Arch {
         }
     }
 
-    /// Whether there are kernels with warpgroup MMA (`wgmma`) for it.
+    /// Whether the architecture has kernels with warpgroup MMA (`wgmma`).
     #[must_use]
     pub const fn has_warpgroup_mma(self) -> bool {
         matches!(self.kernels(), Self::Sm90)
     }
 
-    /// Its name in PTX, without a suffix.
+    /// The architecture's name in PTX, without a suffix.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,11 +51,11 @@ impl Arch {
     }
 }
 
-/// Dense multiply-adds of 16-bit operands with f32 accumulation, in a cycle of a multiprocessor of this
-/// compute capability.
+/// Returns the dense multiply-adds of 16-bit operands with f32 accumulation, per cycle and multiprocessor of
+/// this compute capability.
 ///
-/// Sources: NVIDIA's architecture whitepapers (A100, Ada, H100, Blackwell), from TFLOP/s, multiprocessors and
-/// boost clock.
+/// Sources: NVIDIA's architecture whitepapers (A100, Ada, H100, Blackwell), computed from TFLOP/s, number of
+/// multiprocessors and boost clock.
 #[must_use]
 pub const fn f16_multiply_adds_per_cycle(major: u32, minor: u32) -> u32 {
     match (major, minor) {

@@ -1,27 +1,28 @@
-//! Arithmetic with a parameter: its values are folded into a gain and a shift of each channel, which
-//! [batch norm](crate::batch_norm)'s elementwise pass or a convolution's epilogue applies.
+//! Arithmetic with a parameter. Its values are folded into a gain and a shift of each channel, which the
+//! elementwise pass of [batch norm](crate::batch_norm) or a convolution's epilogue applies.
 
 use op_spec::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem, SpecError};
 
 use super::{KernelGeometry, Presence};
 
-/// An operation with one value for all channels or one for each, behind a gain and a shift or by itself.
+/// An operation with one value for all channels or one for each, applied to a previous gain and shift if
+/// `folded`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ArithmeticFold {
     /// Channels of a sample.
     pub channels: u32,
-    /// Values of the other operand: 1, or the channels.
+    /// Number of values of the other operand: 1, or the number of channels.
     pub values: u32,
     /// The operation.
     pub operation: ArithmeticOp,
-    /// The gain and the shift that come before it.
+    /// Whether there are a previous gain and shift.
     pub folded: Presence,
 }
 
 impl ArithmeticFold {
-    /// The argument of the kernel that folds the other operand into a gain and a shift of each channel,
-    /// behind such ones if `folded`.
+    /// Returns the argument of the kernel that folds the other operand into a gain and a shift of each
+    /// channel. If `folded`, the kernel applies the operation behind a previous gain and shift.
     ///
     /// # Errors
     /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.

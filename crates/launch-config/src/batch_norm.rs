@@ -1,15 +1,15 @@
-//! `batch_norm`. At inference four parameters of a channel are folded into two, which one elementwise pass
-//! applies. By the batch's statistics it is a norm of each channel of each sample, but for one launch, which
-//! gives all samples the moments of the batch.
+//! `batch_norm`. At inference, a launch folds the four parameters of each channel into two, and one
+//! elementwise pass applies them. With the batch's statistics, it is a norm of each channel of each sample
+//! with one additional launch, which gives all samples the moments of the batch.
 
 use super::norm::{NormGeometry, STATS_THREADS};
 use super::{LaunchShape, Presence};
 
-/// The four parameters of every channel.
+/// The by-value argument of the kernel that folds the four parameters of each channel.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FoldGeometry {
-    /// Added to the variance, in the precision of the folding.
+    /// Number added to the variance, in the precision of the folding.
     pub eps: f64,
     /// Channels of a sample.
     pub channels: u32,
@@ -22,7 +22,7 @@ pub struct FoldGeometry {
 }
 
 impl FoldGeometry {
-    /// That of no batch norm.
+    /// A placeholder without channels, where there is no batch norm.
     pub const NONE: Self = Self {
         eps: 0.0,
         channels: 0,
@@ -32,20 +32,20 @@ impl FoldGeometry {
     };
 }
 
-/// The moments of each channel of each sample, of which those of the batch are made.
+/// The by-value argument of the kernel that combines the moments of each channel over the samples of a batch.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchMoments {
     /// The norm of each channel of each sample.
     pub norm: NormGeometry,
-    /// The weight of the batch's statistics in the new running ones.
+    /// The weight of the batch statistics in the updated running statistics.
     pub momentum: f32,
-    /// The running statistics, which are renewed where they are there.
+    /// Whether there are running statistics, which the kernel updates.
     pub running: Presence,
 }
 
 impl BatchMoments {
-    /// Of `norm`, which renews running statistics with this momentum, if with any.
+    /// Returns the argument for `norm`. With a momentum, the kernel updates the running statistics.
     #[must_use]
     pub const fn new(norm: NormGeometry, momentum: Option<f64>) -> Self {
         let (momentum, running) = match momentum {
@@ -59,7 +59,7 @@ impl BatchMoments {
         }
     }
 
-    /// Launch of the kernel: a block for each channel.
+    /// The kernel's launch: one block per channel.
     #[must_use]
     pub const fn shape(&self) -> Option<LaunchShape> {
         LaunchShape::linear(self.norm.channels as u64, STATS_THREADS)

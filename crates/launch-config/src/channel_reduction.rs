@@ -1,29 +1,29 @@
 //! Reductions over the channels, and the fusions that end in them. Any axis with others behind it is reduced
-//! like the channels: what is before it counts as samples, and what is behind it as positions.
+//! like the channels: the axes before it count as samples, and the axes behind it as positions.
 //!
-//! A block owns consecutive positions of one sample and reduces all channels there. Where positions alone
-//! would leave most of the GPU idle, its threads also divide the channels among them, and combine their
-//! results in shared memory at the end. A maximum is the same in any order. A sum is not, so the batch has no
-//! part in how its channels are divided.
+//! A block owns consecutive positions of one sample and reduces all channels there. If positions alone would
+//! leave most of the GPU idle, the threads of a block also divide the channels among them and combine their
+//! results in shared memory. A maximum does not depend on the order of the channels. A sum does, so the
+//! division of its channels is independent of the batch size.
 
 use super::{ElementType, LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
+/// Minimum resident blocks per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 3;
 
 /// Consecutive positions of a thread.
 pub const POSITIONS_PER_THREAD: usize = VECTOR_ELEMENTS;
 
-/// Channels whose statistics a block keeps in shared memory at a time.
+/// Channels whose statistics a block keeps in shared memory at the same time.
 pub const STAGED_CHANNELS: u32 = 256;
 
-/// Threads that a launch should have before threads are spent on dividing the channels.
+/// Number of threads of a launch below which threads also divide the channels.
 const ENOUGH_THREADS: u64 = 1 << 18;
 
-/// The fewest channels of a slice.
+/// The minimum number of channels of a slice.
 const SLICE_CHANNELS: u32 = 4;
 
 /// The reduction over the channels of an `(n, channels, spatial)` tensor.
@@ -36,7 +36,7 @@ pub struct ChannelReductionGeometry {
     pub spatial: u64,
     /// Channels of a sample.
     pub channels: u32,
-    /// Slices of the channels, for different threads; a power of two.
+    /// Number of slices of the channels, one per thread; a power of two.
     pub slices: u32,
     /// Threads of one slice, at least a warp.
     pub lanes: u32,
@@ -44,13 +44,13 @@ pub struct ChannelReductionGeometry {
     pub tiles: u32,
     /// The divisor of a mean.
     pub divisor: f32,
-    /// The element type of the results. Fusions write that of their tensors.
+    /// The element type of the results. Fusions use the type of their tensors.
     pub output: ElementType,
 }
 
 impl ChannelReductionGeometry {
-    /// The geometry of an `(n, channels, spatial)` tensor, for an operation whose result may or may not
-    /// depend on the order of the channels.
+    /// Returns the geometry of an `(n, channels, spatial)` tensor. `in_any_order` says that the operation's
+    /// result does not depend on the order of the channels.
     pub const fn new(n: u64, channels: u32, spatial: u64, in_any_order: bool) -> Self {
         let mut slices = 1;
         let samples = if in_any_order { n } else { 1 };
@@ -68,14 +68,14 @@ impl ChannelReductionGeometry {
             channels,
             slices,
             lanes,
-            // A number beyond 32 bits is beyond a grid's limit, too.
+            // A value beyond 32 bits also exceeds the limit of the grid.
             tiles: spatial.div_ceil(lanes as u64 * POSITIONS_PER_THREAD as u64) as u32,
             divisor: channels as f32,
             output: ElementType::F32,
         }
     }
 
-    /// The same with another divisor, and results of an element type.
+    /// Returns the same geometry with another divisor, and with an element type for the results.
     #[must_use]
     pub const fn with_results(self, divisor: f32, output: ElementType) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl ChannelReductionGeometry {
         self.lanes as u64 * POSITIONS_PER_THREAD as u64
     }
 
-    /// Launch of the kernel: blocks of one sample are consecutive.
+    /// The kernel's launch. Blocks of one sample are consecutive.
     pub const fn shape(&self) -> Option<LaunchShape> {
         let blocks = self.n * self.spatial.div_ceil(self.block_positions());
         LaunchShape::linear(blocks, BLOCK_THREADS)

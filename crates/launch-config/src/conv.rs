@@ -1,23 +1,23 @@
-//! `conv2d` and `conv3d`, direct.
+//! Direct convolution: `conv2d` and `conv3d`.
 //!
-//! A block computes a tile of output channels times output pixels of one group of one sample.
-//! Each thread keeps all channels of the tile for [`PIXELS_PER_THREAD`] pixels in registers, so an
-//! input value that was loaded once serves every channel, and a filter value every pixel.
+//! A block computes a tile of output channels by output pixels of one group of one sample. Each thread keeps
+//! all channels of the tile for [`PIXELS_PER_THREAD`] pixels in registers. Each loaded input value thus
+//! serves every channel, and each filter value every pixel.
 //!
-//! Two tiles exist: [`WIDE_CHANNELS`] channels for ordinary convolutions, [`NARROW_CHANNELS`] for
-//! groups so small (depthwise ones above all) that most of a wide tile would be idle.
+//! There are two tiles: [`WIDE_CHANNELS`] channels for ordinary convolutions, and [`NARROW_CHANNELS`] for
+//! small groups (depthwise ones above all), which would leave most of a wide tile idle.
 
 use super::{LaunchShape, Presence, VECTOR_ELEMENTS};
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 128;
 
-/// Blocks that a multiprocessor should hold. Windows of volumes take too many registers for a fourth block.
+/// Minimum resident blocks per multiprocessor. Windows of volumes take too many registers for a fourth block.
 pub const fn min_blocks(dimensions: usize) -> u32 {
     if dimensions == 3 { 3 } else { 4 }
 }
 
-/// Output pixels of a thread, a block apart.
+/// Output pixels of a thread, [`BLOCK_THREADS`] pixels apart.
 pub const PIXELS_PER_THREAD: usize = 4;
 
 /// Output pixels of a block.
@@ -29,14 +29,14 @@ pub const WIDE_CHANNELS: u32 = 16;
 /// Output channels of the tile for small groups.
 pub const NARROW_CHANNELS: u32 = 4;
 
-/// Filter rows (one tap of one input channel, for all channels of the tile) that are in shared
-/// memory at a time.
+/// Filter rows (one tap of one input channel, for all channels of the tile) that are in shared memory at the
+/// same time.
 pub const STAGED_ROWS: u32 = 256;
 
-/// Filter elements that a thread loads before it stores the first.
+/// Filter elements that a thread loads before it stores the first one.
 pub const STAGED_AT_ONCE: usize = 4;
 
-/// A convolution as kernels see it: always with a depth, which is 1 in two dimensions.
+/// The by-value form of a convolution: always with a depth, which is 1 in two dimensions.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConvGeometry {
@@ -84,7 +84,7 @@ pub struct ConvGeometry {
     pub dilation_h: u32,
     /// Input columns between filter columns.
     pub dilation_w: u32,
-    /// The bias of each output channel.
+    /// Whether each output channel has a bias.
     pub bias: Presence,
 }
 
@@ -98,7 +98,7 @@ pub enum ChannelTile {
 }
 
 impl ChannelTile {
-    /// The label of the tile's kernels.
+    /// The tile's label in kernel names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wide => "wide",
@@ -158,10 +158,10 @@ impl ConvGeometry {
         self.groups * self.group_k
     }
 
-    /// The same convolution of a batch that lies in NHWC with these strides of samples, channels, slices,
-    /// rows and columns, as one sample: its pixels are one row where single pixels are multiplied, else the
-    /// samples are its slices. So tiles hold pixels of several samples. None for volumes whose filters have
-    /// several taps.
+    /// Returns the convolution of a batch in NHWC as a convolution of one sample, with its strides, so that a
+    /// tile can hold pixels of several samples. `strides` has the distances between samples, channels,
+    /// slices, rows and columns. For dense 1x1 convolutions all pixels are one row; otherwise the samples
+    /// become slices. Returns `None` for volumes whose filters have several taps.
     #[must_use]
     pub fn as_one_sample(&self, strides: [i64; 5]) -> Option<(Self, [i64; 5])> {
         let [sample, channel, slice, row, column] = strides;
@@ -169,7 +169,7 @@ impl ConvGeometry {
         let is_plain = [self.stride_d, self.stride_h, self.stride_w] == [1; 3]
             && [self.pad_d, self.pad_h, self.pad_w] == [0; 3];
         let pixels = n.checked_mul(self.input_pixels())?;
-        // The distance of an axis of one element does not matter.
+        // The stride of an axis with one element is irrelevant.
         let mut next = column;
         let is_dense = [
             (self.w, column),
@@ -211,7 +211,7 @@ impl ConvGeometry {
         is_flat.then_some((conv, [all, channel, sample, row, column]))
     }
 
-    /// The tile that the direct kernel uses.
+    /// Returns the tile of the direct kernel.
     pub const fn direct_tile(&self) -> ChannelTile {
         if self.group_k <= NARROW_CHANNELS {
             ChannelTile::Narrow
@@ -220,8 +220,8 @@ impl ConvGeometry {
         }
     }
 
-    /// Launch of the direct kernel with `tile`. Blocks of the same pixels are consecutive, so that they find
-    /// the input in cache.
+    /// The direct kernel's launch with `tile`. Blocks of the same pixels are consecutive and find the input
+    /// in cache.
     pub const fn direct_shape(&self, tile: ChannelTile) -> Option<LaunchShape> {
         let channel_tiles = self.group_k.div_ceil(tile.channels()) as u64;
         let pixel_tiles = self.output_pixels().div_ceil(TILE_PIXELS) as u64;

@@ -1,8 +1,8 @@
-//! Direct convolutions of channels-last tensors of 16 bits with few filters, as at the end of networks that
-//! label pixels.
+//! Direct convolution of 16-bit channels-last tensors with few filters, as at the end of segmentation
+//! networks.
 //!
-//! A thread has all filters of two output pixels. It reads the input in vectors of [`VECTOR_CHANNELS`]
-//! channels; the filters lie in shared memory.
+//! A thread computes two output pixels for all filters. It reads the input in vectors of [`VECTOR_CHANNELS`]
+//! channels; the filters are in shared memory.
 
 use super::conv::ConvGeometry;
 use super::{LaunchShape, Refusal};
@@ -10,10 +10,10 @@ use super::{LaunchShape, Refusal};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
+/// Minimum resident blocks per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 4;
 
-/// Output pixels of a thread, a block's width apart.
+/// Output pixels of a thread, [`BLOCK_THREADS`] pixels apart.
 pub const THREAD_PIXELS: usize = 2;
 
 /// Output pixels of a block.
@@ -22,16 +22,17 @@ pub const BLOCK_PIXELS: u32 = BLOCK_THREADS * THREAD_PIXELS as u32;
 /// Channels of a vector, 16 bytes.
 pub const VECTOR_CHANNELS: u32 = 8;
 
-/// The most filters.
+/// The maximum number of filters.
 pub const MAX_FILTERS: u32 = 8;
 
-/// The most values of all filters, which are in shared memory.
+/// The maximum number of values of all filters, which are in shared memory.
 pub const STAGED_VALUES: u32 = 6144;
 
-/// The most products of an input value. Tensor cores are faster for more.
+/// The maximum number of products per input value. Beyond it, tensor cores are faster.
 const MAX_PRODUCTS: u32 = 32;
 
-/// The fewest output pixels of a sample: a thread multiplies all of a pixel's values, one by one.
+/// The minimum number of output pixels of a sample, because a thread multiplies all values of a pixel in
+/// sequence.
 const MIN_PIXELS: u32 = 64;
 
 /// A convolution from dense NHWC to dense NHWC.
@@ -40,15 +41,16 @@ const MIN_PIXELS: u32 = 64;
 pub struct ConvNhwcGeometry {
     /// The convolution, of one group.
     pub conv: ConvGeometry,
-    /// Elements of the filters from a channel and from a tap to the next.
+    /// The filters' strides in elements: between channels and between taps.
     pub filter_steps: [u32; 2],
 }
 
 impl ConvNhwcGeometry {
-    /// That of a convolution whose filters are channels last, or have the channels before the taps.
+    /// Returns the geometry of a convolution. Its filters are channels-last, or have the channels before the
+    /// taps.
     ///
     /// # Errors
-    /// Several groups, channels that are no whole vectors, many filters, few pixels.
+    /// Several groups, channels that are not whole vectors, too many filters, too few pixels.
     pub fn new(conv: &ConvGeometry, filters_are_last: bool) -> Result<Self, Refusal> {
         if conv.groups != 1 || !conv.group_c.is_multiple_of(VECTOR_CHANNELS) {
             return Err(Refusal::Needs(
@@ -80,7 +82,7 @@ impl ConvNhwcGeometry {
         })
     }
 
-    /// Whether the filters are read channels last.
+    /// Whether the filters are channels-last.
     #[must_use]
     pub const fn filters_are_last(&self) -> bool {
         self.filter_steps[0] == 1
@@ -93,7 +95,7 @@ impl ConvNhwcGeometry {
         self.conv.n as u32 * self.conv.output_pixels()
     }
 
-    /// The launch.
+    /// The kernel's launch.
     #[must_use]
     pub const fn shape(&self) -> Option<LaunchShape> {
         let blocks = self.pixels().div_ceil(BLOCK_PIXELS);

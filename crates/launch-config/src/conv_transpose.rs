@@ -1,49 +1,52 @@
-//! Transposed convolutions, as ordinary convolutions of stride 1 whose results are interleaved.
+//! Transposed convolutions, as ordinary convolutions of stride 1 with interleaved results.
 //!
-//! Along an axis, input `x` and tap `k` add to output `y = stride * x + dilation * k - padding`. With
-//! `y + padding = stride * q + r`, the taps of residue `r` are those with `dilation * k = r` modulo the
-//! stride: every `n`-th from a first one on, where `n = stride / gcd(stride, dilation)`. The first tap is the
-//! *phase* of the residue, less than `n`. So the outputs of a phase are a convolution over `q` with `1 / n`
-//! of the taps, in reverse and `dilation / gcd` apart. A residue without taps has the bias alone.
+//! Along an axis, input `x` and tap `k` contribute to output `y = stride * x + dilation * k - padding`. Let
+//! `y + padding = stride * q + r`. The taps of residue `r` are those with `dilation * k = r` modulo the
+//! stride: every `n`-th one from a first one on, where `n = stride / gcd(stride, dilation)`. The first tap is
+//! the *phase* of the residue, less than `n`. The outputs of a phase are thus a convolution over `q` with
+//! `1 / n` of the taps, reversed and `dilation / gcd` apart. A residue without taps has the bias alone.
 //!
-//! Phases of an axis have `K / n` taps, or one more. Phases with as many taps on each axis form a *class*, of
-//! which there are at most [`MAX_CLASSES`]. A class is one convolution: its output channels are the phases of
-//! the class times those of the transposed convolution, in the order (group, phase, channel of the group), so
-//! that it has the same groups. A launch interleaves the results of all classes. No product with a zero
-//! that is not the input's is computed, except for the zeros around it, which convolutions leave out.
+//! Phases of an axis have `K / n` taps, or one more. Phases with equal numbers of taps on each axis form a
+//! *class*; there are at most [`MAX_CLASSES`]. A class is one convolution with the groups of the transposed
+//! one. Its output channels are the phases of the class times the output channels, in the order (group,
+//! phase, channel of the group). One launch interleaves the results of all classes. No zeros are inserted
+//! between input elements; the only additional ones are the padding around the input, which convolutions
+//! skip.
 
 use super::reciprocal::Reciprocal;
 use super::{LaunchShape, Presence, VECTOR_ELEMENTS};
 use op_spec::{Conv3dSpec, ConvProblem, ConvTransposeProblem, Layout, SpecError};
 
-/// The most classes: two for each axis.
+/// The maximum number of classes: two for each axis.
 pub const MAX_CLASSES: usize = 8;
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
+/// Minimum resident blocks per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 4;
 
-/// The same where the layout is NHWC: two items of eight values and a list take 112 registers.
+/// Minimum resident blocks per multiprocessor in NHWC: two items of eight values and a list take 112
+/// registers.
 pub const NHWC_MIN_BLOCKS: u32 = 2;
 
-/// The largest stride and the largest dilation: products of two are indexed with 31 bits.
+/// The maximum stride and dilation: the product of two fits a 31-bit index.
 pub const MAX_STEP: usize = (1 << 15) - 1;
 
-/// The phases of an axis with as many taps; none if these have no taps, or no output needs any.
+/// The phases of an axis with the same number of taps. Without taps, or if no output needs these phases, the
+/// count is 0.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AxisPhases {
-    /// The first of them.
+    /// The first phase.
     pub first: u32,
-    /// How many there are.
+    /// Number of phases.
     pub count: u32,
-    /// Taps of each.
+    /// Taps of each phase.
     pub taps: u32,
-    /// Positions at both ends of the axis that no output needs, and the convolution leaves out.
+    /// Positions at both ends of the axis that no output needs; the convolution skips them.
     pub cropped: u32,
-    /// Positions that it computes.
+    /// Number of positions that the convolution computes.
     pub extent: u32,
 }
 
@@ -51,36 +54,36 @@ pub struct AxisPhases {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransposedAxis {
-    /// Elements that both ends of the output lack.
+    /// Elements cut off at both ends of the output.
     pub padding: u32,
-    /// Output elements from one input element's products to those of the next.
+    /// The step in the output from one input element's products to the next one's.
     pub stride: Reciprocal,
     /// The greatest common divisor of stride and dilation. Residues that it does not divide have no taps.
     pub common: Reciprocal,
-    /// How many phases there are, which is the distance of a phase's taps in the filter.
+    /// Number of phases; it is also the distance between a phase's taps in the filter.
     pub phases: Reciprocal,
-    /// The factor that makes a residue, divided by `common`, the phase, modulo `phases`.
+    /// The factor that turns a residue, divided by `common`, into its phase, modulo `phases`.
     pub inverse: u32,
-    /// Distance of a phase's taps in the input.
+    /// Distance between a phase's taps in the input.
     pub step: u32,
-    /// Phases with one tap more, and the others.
+    /// The phases with one more tap, and the others.
     pub sides: [AxisPhases; 2],
 }
 
-/// Where the convolution of a class has an output element, along an axis.
+/// The position of an output element in the convolution of its class, along one axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhasePosition {
-    /// Which of [`TransposedAxis::sides`].
+    /// Index into [`TransposedAxis::sides`].
     pub side: u32,
-    /// The phase among those of the side.
+    /// Index of the phase among those of the side.
     pub phase: u32,
-    /// The position in the convolution's output: less than the side's extent where the element has taps.
+    /// The position in the convolution's output. It is less than the side's extent if the element has taps.
     pub at: u32,
 }
 
 impl TransposedAxis {
-    /// Where output element `y` is; none if it has no taps in the input. `high_word` gives the upper 32 bits
-    /// of a product.
+    /// Returns the position of output element `y`; `None` if it has no taps in the input. `high_word`
+    /// computes the upper 32 bits of a product.
     #[inline(always)]
     pub fn position(
         &self,
@@ -91,9 +94,9 @@ impl TransposedAxis {
         (position.at < self.side(position.side).extent).then_some(position)
     }
 
-    /// Where the convolution of its phase would have output element `y`, which may be beyond either end; none
-    /// if the phase has no taps. An element that is a multiple of the stride further on has the same phase,
-    /// and a position that is this multiple further on.
+    /// Returns the position of output element `y` in the convolution of its phase, even beyond either end;
+    /// `None` if the phase has no taps. Adding a multiple `m` of the stride to `y` keeps the phase and adds
+    /// `m / stride` to the position.
     #[inline(always)]
     pub fn phase(
         &self,
@@ -109,7 +112,7 @@ impl TransposedAxis {
             1 => residue,
             _ => self.phases.div_rem(residue * self.inverse, high_word).1,
         };
-        // Of `stride * q + r`, what the first tap takes.
+        // The whole strides within the first tap's offset, `dilation * phase`.
         let first = match self.step {
             1 => 0,
             _ => self.phases.div_rem(phase * self.step, high_word).0,
@@ -126,7 +129,7 @@ impl TransposedAxis {
         })
     }
 
-    /// One of the two sides.
+    /// Returns one of the two sides.
     #[inline(always)]
     pub const fn side(&self, side: u32) -> &AxisPhases {
         match side {
@@ -135,7 +138,7 @@ impl TransposedAxis {
         }
     }
 
-    /// An axis of an input of `input` elements and an output of `output`. Extents have 31 bits, steps 15.
+    /// Returns an axis with `input` input and `output` output elements. Extents have 31 bits, steps 15.
     fn new(
         [input, output]: [usize; 2],
         kernel_size: usize,
@@ -161,7 +164,8 @@ impl TransposedAxis {
                 let (before, residue) = (phase * dilation / stride, phase * dilation % stride);
                 let least = padding.saturating_sub(residue).div_ceil(stride);
                 let most = (padding + output).checked_sub(residue + 1)? / stride;
-                // The positions of the outputs of a phase, which begin before those with taps.
+                // Output `q` has position `q - before` in the phase's convolution; positions without taps are
+                // cut off.
                 let least = least.saturating_sub(before);
                 let most = most.checked_sub(before)?.min(full.checked_sub(1)?);
                 (least <= most).then_some((least, most))
@@ -193,26 +197,26 @@ impl TransposedAxis {
     }
 }
 
-/// A class: phases with as many taps on each axis.
+/// A class: phases with equal numbers of taps on each axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Class {
-    /// The place of its results among those of all classes.
+    /// The index of its results among those of all classes.
     pub number: usize,
-    /// Its phases on each axis, and their taps.
+    /// The phases and taps on each axis.
     pub phases: [AxisPhases; 3],
 }
 
 impl Class {
-    /// Phases of all axes together.
+    /// Number of phases of all axes together.
     #[must_use]
     pub fn count(&self) -> usize {
         self.phases.iter().map(|of| of.count as usize).product()
     }
 
-    /// Its convolution, for a transposed one with these extents and attributes.
+    /// Returns the class' convolution for a transposed convolution with these extents and attributes.
     ///
     /// # Errors
-    /// More filters or outputs than can be counted.
+    /// More filters or outputs than [`op_spec::MAX_ELEMENTS`].
     pub fn convolution(
         &self,
         geometry: &InterleaveGeometry,
@@ -255,16 +259,16 @@ pub struct InterleaveGeometry {
     pub plane: u32,
     /// The bias of each output channel.
     pub bias: Presence,
-    /// What a block of an NCHW launch writes.
+    /// The work of a block of the NCHW launch.
     pub tile: RowTile,
-    /// What a block of an NHWC launch writes.
+    /// The work of a block of the NHWC launch.
     pub nhwc: NhwcTile,
     /// The axes: slices, rows, columns.
     pub axes: [TransposedAxis; 3],
 }
 
 impl InterleaveGeometry {
-    /// That of a problem whose extents are checked.
+    /// Returns the geometry of a problem with checked extents.
     pub(crate) fn of(problem: &ConvTransposeProblem<3>) -> Self {
         let axis = |axis: usize| {
             TransposedAxis::new(
@@ -278,7 +282,7 @@ impl InterleaveGeometry {
         let [slices, rows, columns] = problem.output.map(|extent| extent as u32);
         let plane = slices * rows * columns;
         let strides = [problem.stride[1], problem.stride[2]].map(|stride| stride as u32);
-        // Until the type of the elements is known.
+        // The element size is a placeholder until the type is known.
         let element_bytes = 4;
         Self {
             n: problem.n as u64,
@@ -295,7 +299,7 @@ impl InterleaveGeometry {
         }
     }
 
-    /// The same for elements of so many bytes, of which vectors in NHWC are.
+    /// Returns the same geometry for elements of `bytes` bytes, which determine the vectors in NHWC.
     #[must_use]
     pub fn of_elements(self, bytes: u32) -> Self {
         let strides = [1, 2].map(|axis| self.axes[axis].stride.divisor);
@@ -307,7 +311,7 @@ impl InterleaveGeometry {
         }
     }
 
-    /// The classes that have results.
+    /// Iterates over the classes with results.
     pub fn classes(&self) -> impl Iterator<Item = Class> + '_ {
         let class = |number: usize| Class {
             number,
@@ -317,7 +321,7 @@ impl InterleaveGeometry {
         classes.filter(|class| class.phases.iter().all(|of| of.extent > 0))
     }
 
-    /// The only class, if its convolution has the output itself.
+    /// Returns the only class, if its convolution's output is already the whole output.
     #[must_use]
     pub fn is_convolution(&self) -> Option<Class> {
         let mut classes = self.classes();
@@ -346,7 +350,7 @@ impl InterleaveGeometry {
         self.n * self.channels as u64 * self.slices as u64
     }
 
-    /// Launch of the kernel of a layout.
+    /// The launch of the layout's kernel.
     pub const fn shape(&self, layout: Layout) -> Option<LaunchShape> {
         let blocks = match layout {
             Layout::Nchw => {

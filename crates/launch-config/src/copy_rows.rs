@@ -1,11 +1,11 @@
-//! `copy_rows`: rows of a dense tensor put into wider rows of another, or taken out of such.
+//! `copy_rows`: copies rows of a dense tensor into wider rows of another one, or out of them.
 //!
-//! Both tensors are rows of equal length, the *pitch*. A copy takes the same range of elements of each row.
-//! Along the channels this is a part of a sample in NCHW, and a part of a pixel in NHWC, so `cat` and
-//! `narrow` are such copies in both layouts.
+//! Both tensors consist of rows of equal length, the *pitch*. A copy takes the same range of elements of each
+//! row. A range of channels is a part of each sample in NCHW, and a part of each pixel in NHWC. `cat` and
+//! `narrow` are therefore copies of this kind in both layouts.
 //!
-//! Where lengths, pitches and ranges are whole vectors, a *unit* is a vector of [`VECTOR_ELEMENTS`] elements,
-//! elsewhere one element.
+//! A *unit* is a vector of [`VECTOR_ELEMENTS`] elements if lengths, pitches and ranges are whole vectors, and
+//! one element otherwise.
 
 use super::norm::FAR;
 use super::reciprocal::Reciprocal;
@@ -14,22 +14,22 @@ use super::{LaunchShape, VECTOR_ELEMENTS};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
+/// Minimum resident blocks per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 5;
 
-/// Units that a thread copies, all of which are loaded before the first is stored.
+/// Units that a thread copies; it loads all of them before it stores the first one.
 pub const UNITS_PER_THREAD: usize = 4;
 
-/// Units of a block, consecutive ones.
+/// Consecutive units of a block.
 pub const BLOCK_UNITS: u32 = BLOCK_THREADS * UNITS_PER_THREAD as u32;
 
-/// Where a copy finds its rows in a tensor.
+/// The rows of a copy in one of its tensors.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowsOf {
-    /// Elements from the start of a row to that of the next.
+    /// Elements from the start of a row to the start of the next one.
     pub pitch: u64,
-    /// The first element of each row that takes part.
+    /// The first copied element of each row.
     pub start: u64,
 }
 
@@ -39,11 +39,11 @@ pub struct RowsOf {
 pub struct RowsGeometry {
     /// Rows.
     pub rows: u64,
-    /// Units of a row that are copied.
+    /// Copied units of a row.
     pub row_units: u64,
-    /// Where they are read.
+    /// The rows to read.
     pub source: RowsOf,
-    /// Where they are written.
+    /// The rows to write.
     pub target: RowsOf,
     /// Elements of a unit: 1 or [`VECTOR_ELEMENTS`].
     pub unit_elements: u32,
@@ -52,7 +52,8 @@ pub struct RowsGeometry {
 }
 
 impl RowsGeometry {
-    /// A copy of `elements` of each of so many rows, between tensors that start on a vector.
+    /// Returns a copy of `elements` elements of each of `rows` rows, between tensors that are aligned to
+    /// vectors.
     #[must_use]
     pub const fn new(rows: u64, elements: u64, source: RowsOf, target: RowsOf) -> Self {
         let all = elements | source.pitch | source.start | target.pitch | target.start;
@@ -84,7 +85,7 @@ impl RowsGeometry {
         self.rows * self.row_units
     }
 
-    /// Launch of the kernel, if it fits a grid.
+    /// The kernel's launch; `None` if it exceeds a grid.
     #[must_use]
     pub const fn shape(&self) -> Option<LaunchShape> {
         LaunchShape::linear(self.units().div_ceil(BLOCK_UNITS as u64), BLOCK_THREADS)

@@ -1,17 +1,18 @@
-//! `copy_strided`: an array with any strides, written dense and row-major.
+//! `copy_strided`: copies an array with any strides to a dense row-major one.
 //!
-//! The host first drops extents of one and merges neighbouring axes that lie in memory as one axis would.
-//! That leaves few axes, most often two or three. Then there are two kinds of copies:
+//! The host first drops axes of extent 1 and merges neighbouring axes that are contiguous with each other.
+//! That leaves few axes, most often two or three. There are two kinds of copies:
 //!
-//! - *Rows*: a block writes [`BLOCK_ELEMENTS`] consecutive elements, and reads them from wherever they are.
-//!   Where the innermost stride is 1 both sides are coalesced.
-//! - *Tiles*: where another axis has a smaller stride than the innermost one, a block transposes the two
-//!   through shared memory. `i` is the axis of the smallest stride, along which threads read, `j` the
-//!   innermost one of the target, along which they write. Either may be shorter than a warp; lanes then go on
-//!   in the next row, so that accesses to dense memory are still coalesced.
+//! - *Rows*: a block writes [`BLOCK_ELEMENTS`] consecutive elements, and reads them from their strided
+//!   positions. With an innermost stride of 1, both sides are coalesced.
+//! - *Tiles*: if another axis has a smaller stride than the innermost one, a block transposes the two through
+//!   shared memory. Threads read along `i`, the axis of the smallest stride, and write along `j`, the
+//!   innermost axis of the target. Either may be shorter than a warp. Lanes then continue in the next row, so
+//!   that accesses to dense memory are still coalesced.
 //!
-//! A tile is stored in shared memory in rows along its longer side. A row's pitch exceeds a multiple of the
-//! 32 banks by `ceil(32 / rows)`, so the lanes of a warp that go down the columns first touch each bank once.
+//! Rows of a tile in shared memory are along its longer side. The pitch of the rows exceeds a multiple of the
+//! 32 banks by `ceil(32 / rows)`. The lanes of a warp that walk down the columns therefore touch each bank
+//! once.
 
 use super::reciprocal::Reciprocal;
 use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
@@ -24,7 +25,7 @@ pub use collapsed::{Collapsed, MAX_AXES, StridedAxis};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
+/// Minimum resident blocks per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 5;
 
 /// Vectors of a thread in a block of rows.
@@ -33,29 +34,29 @@ pub const VECTORS_PER_THREAD: usize = 4;
 /// Elements that all threads of a block write in one round.
 pub const ROUND_ELEMENTS: usize = BLOCK_THREADS as usize * VECTOR_ELEMENTS;
 
-/// The most elements that one block writes.
+/// The maximum number of elements that a block writes.
 pub const BLOCK_ELEMENTS: usize = ROUND_ELEMENTS * VECTORS_PER_THREAD;
 
-/// The limit for 32-bit positions of a block along an axis. Longer axes count as this long: a block passes
-/// their end at most once.
+/// The limit for 32-bit positions of a block along an axis. Longer axes count as this long, because a block
+/// crosses their end at most once.
 pub const FAR: u64 = 1 << 30;
 
-/// The most words of a tile in shared memory: the pitch is the rows' length, rounded up to the banks, plus
-/// `ceil(32 / rows)`.
+/// The maximum number of words of a tile in shared memory. The pitch is the rows' length, rounded up to the
+/// banks, plus `ceil(32 / rows)`.
 pub const TILE_WORDS: usize = BLOCK_ELEMENTS + 2 * TILE_SIDE as usize;
 
 /// Length of a tile's sides. If an axis is shorter, the other side is longer, a multiple of this length.
 const TILE_SIDE: u64 = 64;
 
-/// The fewest elements of a tile. Arrays with fewer in both axes are copied in rows, where the cache serves
-/// neighbouring reads.
+/// The minimum number of elements of a tile. Arrays with fewer elements in both axes are copied in rows; the
+/// cache serves their neighbouring reads.
 const LEAST_TILE: u64 = 512;
 
-/// An axis along which blocks are counted, in elements or in tiles.
+/// An axis along which blocks are counted, in steps of elements or of tiles.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyAxis {
-    /// Steps.
+    /// Number of steps.
     pub extent: u64,
     /// Steps of all axes within this one.
     pub inner: u64,
@@ -71,20 +72,20 @@ pub struct CopyAxis {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopySide {
-    /// Indices of the axis.
+    /// Number of indices of the axis.
     pub extent: u64,
     /// Elements of the source from one index to the next.
     pub stride: i64,
     /// Elements of the target from one index to the next.
     pub target: u64,
-    /// Indices of a tile.
+    /// Number of indices per tile.
     pub length: Reciprocal,
     /// Elements of shared memory from one index to the next.
     pub shared: u32,
 }
 
 mode! {
-    /// What a block copies.
+    /// The work of a block.
     pub CopyMode {
         /// Consecutive elements of the target.
         ROWS = 0,
@@ -92,11 +93,11 @@ mode! {
         TILES = 1,
     }
 
-    /// How a block that copies rows reads them.
+    /// The loads of a block that copies rows.
     pub RowLoads {
         /// Element by element.
         ELEMENTS = 0,
-        /// Four elements that begin at a multiple of four as one vector.
+        /// Vectors of four aligned elements.
         VECTORS = 1,
     }
 }
@@ -133,22 +134,22 @@ pub struct CopyGeometry {
     pub axes: [CopyAxis; MAX_AXES],
     /// Number of axes.
     pub count: u32,
-    /// What blocks copy.
+    /// The work of a block.
     pub mode: CopyMode,
-    /// How they read rows.
+    /// The loads of rows.
     pub loads: RowLoads,
-    /// The axis that is read along.
+    /// The axis along which threads read.
     pub i: CopySide,
-    /// The axis that is written along.
+    /// The axis along which threads write.
     pub j: CopySide,
 }
 
 impl CopyGeometry {
-    /// The copy of an array. `is_aligned` says that its element with all indices 0 is at a multiple of
-    /// [`VECTOR_ELEMENTS`] elements in memory.
+    /// Returns the copy of an array. `is_aligned` says that the element with all indices 0 is at a multiple
+    /// of [`VECTOR_ELEMENTS`] elements in memory.
     pub fn new(array: &Collapsed, is_aligned: bool) -> CopyGeometry {
         let axes = array.axes();
-        // An extent of 0 is found first, since the product of the others may overflow.
+        // An extent of 0 takes precedence, because the product of the others may overflow.
         let extents = axes.iter().map(|axis| axis.extent);
         let elements = match extents.clone().any(|extent| extent == 0) {
             true => 0,
@@ -212,11 +213,11 @@ impl CopyGeometry {
         }
     }
 
-    /// The same copy in tiles of axis `i` and the last one.
+    /// Returns the same copy in tiles of axis `i` and the last one.
     fn tiled(&self, axes: &[StridedAxis], i: usize, side_i: u64, side_j: u64) -> CopyGeometry {
         let last = axes.len() - 1;
         let target = |axis: usize| self.axes[axis].target;
-        // Rows are along the longer side.
+        // Rows of shared memory are along the longer side.
         let (rows, length) = (side_i.min(side_j), side_i.max(side_j));
         let banks = u64::from(WARP_THREADS);
         let columns = banks.div_ceil(rows);
@@ -264,7 +265,7 @@ impl CopyGeometry {
         }
     }
 
-    /// Launch of the kernel.
+    /// The kernel's launch.
     pub const fn shape(&self) -> Option<LaunchShape> {
         let blocks = if self.elements == 0 {
             0
@@ -280,7 +281,8 @@ impl CopyGeometry {
     }
 }
 
-/// Axes of these extents and strides, with the target's strides where they are counted in elements.
+/// Returns axes with these extents and source strides. The target's strides are valid for steps of one
+/// element.
 fn counted(
     steps: impl DoubleEndedIterator<Item = (u64, i64)> + ExactSizeIterator,
 ) -> ([CopyAxis; MAX_AXES], u32) {
@@ -306,7 +308,7 @@ fn counted(
     (axes, count as u32)
 }
 
-/// The axis to read along and the sides of tiles, if tiles pay.
+/// Returns the axis to read along and the sides of tiles, if tiles are faster than rows.
 fn sides(axes: &[StridedAxis]) -> Option<(usize, [u64; 2])> {
     let (last, outer) = axes.split_last()?;
     let outer = outer.iter().enumerate().rev();

@@ -1,7 +1,7 @@
-//! Depthwise convolutions (one channel to a group), with moments for a norm and pooled results.
+//! Depthwise convolutions (one channel per group), with optional moments for a norm and optional pooling.
 //!
-//! A warp computes *items*: some rows by a column for each of its lanes. A block takes several
-//! items of one output channel of one sample. `kernels_gpu::fused::depthwise` says how.
+//! A warp computes *items*: several rows by one column per lane. A block computes several items of one output
+//! channel of one sample. `kernels_gpu::fused::depthwise` describes the kernel.
 
 pub mod nhwc;
 pub mod rolling;
@@ -11,22 +11,22 @@ use super::norm::COUNTED_ELEMENTS;
 use super::{LaunchShape, Refusal, WARP_THREADS};
 use op_spec::Quantity;
 
-/// The most warps of a block.
+/// The maximum number of warps of a block.
 pub const MAX_WARPS: u32 = 8;
 
-/// The most threads of a block.
+/// The maximum number of threads of a block.
 pub const MAX_BLOCK_THREADS: u32 = MAX_WARPS * WARP_THREADS;
 
-/// Blocks of [`MAX_BLOCK_THREADS`] that a multiprocessor should hold.
+/// Minimum resident blocks of [`MAX_BLOCK_THREADS`] threads per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 3;
 
-/// The most rows of an item. Each has an accumulator in a register.
+/// The maximum number of rows of an item. Each row has an accumulator in a register.
 pub const ITEM_ROWS: u32 = 8;
 
 /// Items of a block.
 pub const BLOCK_ITEMS: u32 = 4 * MAX_WARPS;
 
-/// The most taps of a filter.
+/// The maximum number of taps of a filter.
 const MAX_TAPS: u32 = 1024;
 
 /// The kernel's by-value argument.
@@ -35,9 +35,9 @@ const MAX_TAPS: u32 = 1024;
 pub struct DepthwiseGeometry {
     /// The convolution.
     pub conv: ConvGeometry,
-    /// Rows of an item: whole windows where outputs are pooled.
+    /// Rows of an item; a multiple of the window's rows with pooling.
     pub item_rows: u32,
-    /// Columns of an item, likewise.
+    /// Columns of an item; a multiple of the window's columns with pooling.
     pub item_columns: u32,
     /// Items along a row of the output.
     pub items_w: u32,
@@ -45,7 +45,7 @@ pub struct DepthwiseGeometry {
     pub items_h: u32,
     /// Blocks of one output channel of one sample.
     pub plane_blocks: u32,
-    /// Rows of a pooling window; 0 where outputs are not pooled.
+    /// Rows of a pooling window; 0 without pooling.
     pub pool_h: u32,
     /// Columns of a pooling window.
     pub pool_w: u32,
@@ -56,7 +56,7 @@ pub struct DepthwiseGeometry {
 }
 
 impl DepthwiseGeometry {
-    /// Checks that the kernel computes this convolution: depthwise, with one filter to a channel.
+    /// Checks that the convolution is depthwise with one filter per channel, as the kernel requires.
     ///
     /// # Errors
     /// Any other convolution.
@@ -67,8 +67,9 @@ impl DepthwiseGeometry {
         Refusal::unless_at_most(number("taps"), conv.taps() as usize, MAX_TAPS as usize)
     }
 
-    /// The geometry of a convolution; with `pool`, the rows and columns of windows that lie side by side,
-    /// only the maximum (or minimum) of each whole window is kept. It depends on the shape of a sample alone.
+    /// Returns the geometry of a convolution. `pool` has the rows and columns of non-overlapping windows; the
+    /// kernel then stores only the maximum (or minimum) of each whole window. The geometry of a sample
+    /// depends on its shape alone.
     ///
     /// # Errors
     /// A convolution that is not depthwise or without output; windows larger than an item; more blocks than a
@@ -84,7 +85,7 @@ impl DepthwiseGeometry {
         Refusal::unless_at_most(window(0), window_h as usize, ITEM_ROWS as usize)?;
         Refusal::unless_at_most(window(1), window_w as usize, WARP_THREADS as usize)?;
         let item_rows = ITEM_ROWS - ITEM_ROWS % window_h;
-        // About the same number of columns in each item.
+        // All items have about the same number of columns.
         let most = WARP_THREADS - WARP_THREADS % window_w;
         let items_w = conv.q.div_ceil(most);
         let item_columns = conv.q.div_ceil(items_w).next_multiple_of(window_w);
@@ -117,14 +118,14 @@ impl DepthwiseGeometry {
         self.conv.z * self.items_h * self.items_w
     }
 
-    /// f32 elements of the moments, `[n][k][block]`.
+    /// Number of f32 elements of the moments, `[n][k][block]`.
     #[must_use]
     pub fn moment_elements(&self) -> u64 {
         let planes = self.conv.n * u64::from(self.conv.output_channels());
         planes * u64::from(self.plane_blocks) * COUNTED_ELEMENTS as u64
     }
 
-    /// Launch of the kernel, if it fits a grid. A block has no more warps than a plane has items.
+    /// The kernel's launch; `None` if it exceeds a grid. A block has no more warps than a plane has items.
     #[must_use]
     pub fn shape(&self) -> Option<LaunchShape> {
         let planes = self

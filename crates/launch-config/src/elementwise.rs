@@ -1,26 +1,26 @@
-//! `scale`, `prelu` and the pointwise functions: every element is read once and written once.
+//! `scale`, `prelu` and the pointwise functions: the kernel reads and writes every element once.
 //!
-//! A block owns [`BLOCK_ELEMENTS`] consecutive elements of the flattened tensor, whatever the
-//! planes in it are, so that accesses stay whole aligned vectors for any plane size.
+//! A block owns [`BLOCK_ELEMENTS`] consecutive elements of the flattened tensor, independent of its planes.
+//! All accesses are thus aligned vectors for any plane size.
 
 use super::{LaunchShape, VECTOR_ELEMENTS};
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
+/// Minimum resident blocks per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 4;
 
-/// Vectors that a thread has in flight at once.
+/// Vectors that a thread has in flight.
 pub const VECTORS_PER_THREAD: usize = 4;
 
-/// Elements that the block moves in a *round*, in which each of its threads moves a vector.
+/// Elements that a block moves in one *round*: one vector per thread.
 pub const ROUND_ELEMENTS: usize = BLOCK_THREADS as usize * VECTOR_ELEMENTS;
 
 /// Consecutive elements that one block owns.
 pub const BLOCK_ELEMENTS: usize = ROUND_ELEMENTS * VECTORS_PER_THREAD;
 
-/// A tensor seen as `(n, channels, spatial)`.
+/// The view of a tensor as `(n, channels, spatial)`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChannelGeometry {
@@ -33,7 +33,7 @@ pub struct ChannelGeometry {
 }
 
 impl ChannelGeometry {
-    /// The geometry of an `(n, channels, spatial)` tensor.
+    /// Returns the geometry of an `(n, channels, spatial)` tensor.
     pub const fn new(n: u64, channels: u32, spatial: u64) -> Self {
         Self {
             elements: n * channels as u64 * spatial,
@@ -43,22 +43,22 @@ impl ChannelGeometry {
     }
 }
 
-/// The bounds of a clamp. An absent bound is the infinity that never binds, which is exact: the
-/// maximum of any value (NaN included) and minus infinity is the value itself.
+/// The bounds of a clamp. An absent bound is infinite, which is exact: the maximum of any value (NaN
+/// included) and minus infinity is the value itself.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     /// Lower bound.
     pub min: f32,
-    /// Upper bound; wins where the bounds cross.
+    /// Upper bound, which wins over a larger `min`.
     pub max: f32,
 }
 
 impl Bounds {
-    /// Bounds that leave every value as it is.
+    /// Bounds that leave every value unchanged.
     pub const NONE: Self = Self::new(None, None);
 
-    /// The bounds that are given, infinities for the others.
+    /// Returns these bounds; absent ones are infinite.
     pub const fn new(min: Option<f32>, max: Option<f32>) -> Self {
         Self {
             min: match min {
@@ -73,7 +73,7 @@ impl Bounds {
     }
 }
 
-/// Launch of an elementwise kernel over `elements`.
+/// The launch of an elementwise kernel over `elements` elements.
 pub const fn shape(elements: u64) -> Option<LaunchShape> {
     LaunchShape::linear(elements.div_ceil(BLOCK_ELEMENTS as u64), BLOCK_THREADS)
 }
@@ -81,7 +81,7 @@ pub const fn shape(elements: u64) -> Option<LaunchShape> {
 /// Threads of the kernel that folds `scale` into the norm's weight and bias.
 pub const FOLD_THREADS: u32 = 128;
 
-/// Launch of the folding kernel: one thread per channel.
+/// The folding kernel's launch: one thread per channel.
 pub const fn fold_shape(channels: u32) -> Option<LaunchShape> {
     LaunchShape::linear(channels.div_ceil(FOLD_THREADS) as u64, FOLD_THREADS)
 }

@@ -1,6 +1,6 @@
-//! Gates of channels-last tensors. (Those of dense tensors are scales, with a channel for each plane.)
+//! Gates of channels-last tensors. (Gates of NCHW tensors are scales with one channel per plane.)
 //!
-//! A thread multiplies vectors of [`VECTOR_ELEMENTS`] channels by those of its sample's gate.
+//! A thread multiplies vectors of [`VECTOR_ELEMENTS`] channels by the vectors of the sample's gate.
 
 use super::norm::FAR;
 use super::reciprocal::Reciprocal;
@@ -9,13 +9,13 @@ use super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
+/// Minimum resident blocks per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 5;
 
-/// Vectors of a thread, a block's width apart.
+/// Vectors of a thread, [`BLOCK_THREADS`] vectors apart.
 pub const VECTORS_PER_THREAD: usize = 4;
 
-/// Vectors of a block, consecutive ones.
+/// Consecutive vectors of a block.
 pub const BLOCK_VECTORS: u32 = BLOCK_THREADS * VECTORS_PER_THREAD as u32;
 
 /// A gate of a channels-last tensor.
@@ -33,10 +33,10 @@ pub struct GateGeometry {
 }
 
 impl GateGeometry {
-    /// A gate of `n` samples of so many channels and positions.
+    /// Returns the gate of `n` samples with this number of channels and positions.
     ///
     /// # Errors
-    /// Channels that are no whole vectors; samples of 2^31 vectors.
+    /// Channels that are not whole vectors; samples of 2^31 vectors or more.
     pub fn new(n: usize, channels: usize, spatial: usize) -> Result<Self, Refusal> {
         if channels == 0 || !channels.is_multiple_of(VECTOR_ELEMENTS) {
             return Err(Refusal::Needs("a multiple of 4 channels"));
@@ -63,7 +63,7 @@ impl GateGeometry {
         self.samples * self.sample_vectors as u64
     }
 
-    /// Launch of the kernel, if it fits a grid.
+    /// The kernel's launch; `None` if it exceeds a grid.
     #[must_use]
     pub const fn shape(&self) -> Option<LaunchShape> {
         LaunchShape::linear(self.vectors().div_ceil(BLOCK_VECTORS as u64), BLOCK_THREADS)

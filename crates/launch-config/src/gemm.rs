@@ -1,11 +1,11 @@
 //! Convolutions from NHWC to NHWC as matrix products (GEMM) on Hopper: the windows of all samples are rows of
 //! one operand, the filters rows of the other.
 //!
-//! A block has two consumer warpgroups, a producer, and a writer for each consumer. Tensor maps load stages
+//! A block has two consumer warpgroups, a writer for each of them, and two producers. Tensor maps load stages
 //! of both operands, 64 values of K at a time, and store tiles of the output. K runs over the channels of a
-//! tap first, then over the taps. A stage has as many channels of one tap, or half or a quarter as many of
-//! two or four taps, if these have no more. A sum has the same order in every tile, so the choice of a tile
-//! changes no bit, and may depend on the batch.
+//! tap first, then over the taps. A stage has 64 channels of one tap or, with few channels, 32 of two taps or
+//! 16 of four. A sum has the same order in every tile, so the choice of a tile changes no bit, and may depend
+//! on the batch.
 
 mod cost;
 mod few_channels;
@@ -29,8 +29,8 @@ pub const WARPGROUPS: u32 = 2;
 /// Consumer warps of a block.
 pub const WARPS: u32 = WARPGROUPS * WARPGROUP_WARPS;
 const WARPGROUP_THREADS: u32 = WARPGROUP_WARPS * WARP_THREADS;
-/// Threads of a block: a warpgroup more, which gives its registers to the consumers. Its first warp is the
-/// producer, the next two write the results of a consumer each.
+/// Threads of a block: the consumers, and a warpgroup that gives its registers to them. Its first warp loads
+/// windows, the next two write the results of a consumer each, and the last one loads filters.
 pub const BLOCK_THREADS: u32 = (WARPS + WARPGROUP_WARPS) * WARP_THREADS;
 
 /// Bytes of a line in shared memory: one row of an operand in a stage, or of the output, swizzled.
@@ -41,18 +41,18 @@ pub const LINE_VALUES: u32 = LINE_BYTES / 2;
 pub const UNIT_VALUES: u32 = 8;
 /// MMA steps of a stage.
 pub const STAGE_STEPS: u32 = LINE_VALUES / 16;
-/// What a swizzled tile starts on in shared memory.
+/// Alignment of a swizzled tile in shared memory, in bytes.
 pub const TILE_BYTES: u32 = 8 * LINE_BYTES;
-/// Values that a warpgroup keeps of each filter: gain and shift, and behind those of all filters the bias.
+/// Values that a warpgroup keeps of each filter: gain and shift and, behind those of all filters, the bias.
 pub const CHANNEL_VALUES: u32 = 3;
 
 /// The most stages. More of them gain nothing.
 const MAX_STAGES: u32 = 8;
 const MIN_STAGES: u32 = 2;
-/// The fewest stages beside filters that stay, with one buffer of results and with two.
+/// The fewest stages beside resident filters, with one buffer of results and with two.
 const RESIDENT_STAGES: [u32; 2] = [4, 3];
-/// Stages of a tile up to which products do not decide its time. Results then have two buffers, if there is
-/// room for them.
+/// The most stages of a tile whose time products do not decide. Its results have two buffers, if there is
+/// room.
 const FEW_STAGES: u32 = 8;
 
 /// The tile of a warpgroup: rows of accumulators are pixels.
@@ -66,7 +66,7 @@ pub struct WarpgroupTile {
     pub label: &'static str,
 }
 
-/// The tiles that there are kernels for.
+/// The tiles of the kernels.
 pub const TILES: [WarpgroupTile; 4] = [
     WarpgroupTile {
         pixels: 64,
@@ -95,11 +95,11 @@ pub const TILES: [WarpgroupTile; 4] = [
 pub const LISTED_PIXELS: u32 = 64;
 
 mode! {
-    /// What the rows of the input's operand are.
+    /// The rows of the input's operand.
     pub Rows {
         /// Pixels: the windows have one element, and lie side by side.
         PIXELS = 0,
-        /// Windows, of which a tensor map in im2col mode brings one tap at a time.
+        /// Windows. A tensor map in im2col mode loads one tap of them at a time.
         WINDOWS = 1,
     }
 }
@@ -114,21 +114,21 @@ pub struct GemmGeometry {
     pub rows: Rows,
     /// Output pixels of all samples.
     pub pixels: u32,
-    /// Pixels of a block's tile: those of one warpgroup's in the ping-pong schedule, else of both.
+    /// Pixels of a block's tile: one warpgroup's tile in the ping-pong schedule, else both warpgroups' tiles.
     pub tile_pixels: u32,
     /// Tiles of filters.
     pub filter_tiles: u32,
-    /// Tiles of a block's size.
+    /// Tiles of a block's size in the whole output.
     pub tiles: u32,
     /// Stages of a tile.
     pub k_blocks: u32,
-    /// Units of 16 bytes, as a power of two, that a stage has of a row and a tap side by side.
+    /// The binary logarithm of the 16-byte units that a stage has side by side, of one row and one tap.
     pub unit_shift: u32,
     /// Stages in shared memory.
     pub stages: u32,
     /// How the warpgroups share the tiles.
     pub schedule: Schedule,
-    /// How long filters stay.
+    /// How long filters stay in shared memory.
     pub residency: Residency,
     /// Buffers for the results of a warpgroup.
     pub buffers: u32,
@@ -137,16 +137,17 @@ pub struct GemmGeometry {
 /// Byte offsets of the parts of shared memory, from a multiple of [`TILE_BYTES`] on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmLayout {
-    /// Distance of the stages, which come first: the pixels of each, then its filters if they do not stay.
+    /// Distance between stages, which come first. A stage has its pixels, then its filters unless they are
+    /// resident.
     pub stage_bytes: u32,
-    /// Filters that stay, stage by stage.
+    /// Resident filters, K block by K block.
     pub filters: u32,
-    /// The tiles of each warpgroup as they are stored, buffer by buffer.
+    /// Results of each warpgroup's tiles as they are stored, buffer by buffer.
     pub results: u32,
     /// Bias, gain and shift of the filters of each warpgroup's tile.
     pub of_channels: u32,
-    /// Barriers: `full` and `empty` of each stage and each buffer of results; for each warpgroup its turn;
-    /// whether filters that stay are there.
+    /// Barriers: `full` and `empty` of each stage and each buffer of results; one for each warpgroup's turn;
+    /// one for resident filters.
     pub barriers: u32,
     /// The end.
     pub end: u32,
@@ -208,17 +209,17 @@ pub struct Gemm {
     pub tile: WarpgroupTile,
     /// The launch.
     pub shape: LaunchShape,
-    /// How the filters lie.
+    /// The memory order of the filters.
     pub filters: FilterOrder,
-    /// Where the channels are no whole vectors: what input and filters are made into first, which are those
-    /// of the geometry.
+    /// The copies of input and filters that the product needs if channels are no whole vectors. The geometry
+    /// is that of the copies.
     pub few_channels: Option<FewChannels>,
 }
 
-/// How filters lie, `(K, C, taps)`. The kernel reads them channels last.
+/// The memory order of filters `(K, C, taps)`. The kernel reads them channels last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterOrder {
-    /// They have one tap: the same in both orders.
+    /// One tap: both orders are the same.
     OneTap,
     /// Channels last.
     ChannelsLast,
@@ -227,8 +228,9 @@ pub enum FilterOrder {
 }
 
 impl Gemm {
-    /// The product that a convolution without a norm is, from dense NHWC to dense NHWC of a 16-bit type with
-    /// channels-last filters, on a device with warpgroup MMA. The tile is that of the least estimated time.
+    /// Chooses the matrix product for a convolution without a norm, from dense NHWC to dense NHWC of a 16-bit
+    /// type with channels-last filters, on a device with warpgroup MMA. The tile has the least estimated
+    /// time.
     ///
     /// Only tiles of [`LISTED_PIXELS`] pixels apply lists.
     ///
@@ -256,7 +258,7 @@ impl Gemm {
         best
     }
 
-    /// The same in tiles of this size.
+    /// Returns the matrix product of [`new`](Self::new) with the given tile and schedule.
     ///
     /// # Errors
     /// Several groups; filters that are no whole vectors of 16 bytes; windows or pixels that a tensor map
@@ -324,7 +326,7 @@ impl Gemm {
         })
     }
 
-    /// The same with channels-last filters.
+    /// Returns the same product with channels-last filters.
     #[must_use]
     pub fn with_channels_last_filters(self) -> Self {
         let filters = match self.filters {
@@ -335,7 +337,7 @@ impl Gemm {
     }
 
     /// Whether half of the smallest tile's filters do not exist, and products decide the time. An implicit
-    /// GEMM takes less then.
+    /// GEMM then takes less time.
     #[must_use]
     pub fn is_half_empty(&self) -> bool {
         let g = &self.geometry;
@@ -344,8 +346,9 @@ impl Gemm {
 }
 
 impl GemmGeometry {
-    /// With as many stages as shared memory has room for, if for enough, and the launch: a block for each
-    /// multiprocessor, all of whose tiles have the same filters, if there are so many.
+    /// Returns the product with as many stages as shared memory has room for, if these are enough, and with
+    /// its launch. There is at most one block for each multiprocessor. All tiles of a block have the same
+    /// filters, if there are enough multiprocessors.
     fn launched(
         self,
         tile: WarpgroupTile,
@@ -368,7 +371,7 @@ impl GemmGeometry {
             let mut all = (least..=MAX_STAGES).rev().map(of);
             all.find(|g| end(g) <= shared_bytes)
         };
-        // A block with several tiles of the same filters loads these once.
+        // A block with several tiles of the same filters loads the filters once.
         let stay = whole > 0 && self.tiles > blocks;
         let resident = |buffers: u32| {
             let least = RESIDENT_STAGES[buffers as usize - 1];
@@ -376,7 +379,7 @@ impl GemmGeometry {
             geometry.flatten()
         };
         let streamed = |buffers, least| with_stages(Residency::STREAMED, buffers, least);
-        // A block with one tile of a warpgroup has no next results.
+        // A warpgroup with only one tile has no use for a second buffer.
         let mut geometry = None;
         if self.k_blocks <= FEW_STAGES && self.tiles > blocks << self.schedule.shift() {
             geometry = resident(2).or_else(|| streamed(2, RESIDENT_STAGES[0]));

@@ -1,7 +1,7 @@
-//! Converts problems to the by-value arguments of kernels.
+//! Conversion of problems to the by-value arguments of kernels.
 //!
-//! A problem knows shapes and attributes as `usize` and `f64`. Kernels index with 32 bits inside a plane, so
-//! this step refuses extents that no kernel can index, and nothing else.
+//! A problem holds shapes and attributes as `usize` and `f64`. Kernels index with 32 bits inside a plane.
+//! This step therefore refuses extents that no kernel can index, and nothing else.
 
 use op_spec::{
     ArithmeticOperand, ArithmeticProblem, BatchNormProblem, ChannelShape, ClampProblem,
@@ -30,11 +30,11 @@ pub trait KernelGeometry {
     /// The argument type.
     type Geometry;
 
-    /// The argument, with extents of 1 for absent axes.
+    /// Returns the argument, with extents of 1 for absent axes.
     ///
     /// # Errors
     /// [`SpecError::BeyondKernel`] if a padded plane (or volume), a filter, the channels or an attribute
-    /// exceeds what kernels index with 32 bits.
+    /// exceeds the 32-bit range of kernels.
     fn geometry(&self) -> Result<Self::Geometry, SpecError>;
 }
 
@@ -46,7 +46,7 @@ impl<const D: usize> KernelGeometry for ConvProblem<D> {
         check_plane(operator, "padded input plane", &self.input, &self.padding)?;
         check_plane(operator, "output plane", &self.output, &[0; D])?;
         check_plane(operator, "filter length", &[self.reduction()], &[0])?;
-        // Axes are right-aligned: the last one is that of columns in any dimension.
+        // Axes are right-aligned: the last axis is the columns for any number of dimensions.
         let axes = |name, values: [usize; D], absent: u32| {
             let mut extents = [absent; 3];
             for (axis, value) in values.into_iter().enumerate() {
@@ -97,7 +97,7 @@ impl<const D: usize> KernelGeometry for ConvTransposeProblem<D> {
         let operator = ConvTransposeSpec::<D>::OPERATOR;
         check_plane(operator, "input plane", &self.input, &[0; D])?;
         check_plane(operator, "filter plane", &self.kernel_size, &[0; D])?;
-        // Also of more than what any class convolves.
+        // This plane is larger than the one that any class computes.
         check_plane(
             operator,
             "output plane with padding",
@@ -246,10 +246,10 @@ impl KernelGeometry for LayerNormProblem {
 }
 
 impl ChannelReductionGeometry {
-    /// The argument of the kernels that reduce values which are not neighbours.
+    /// Returns the argument of the kernels that reduce strided values.
     ///
     /// # Errors
-    /// [`SpecError::BeyondKernel`] if there are more of them than 32 bits count.
+    /// [`SpecError::BeyondKernel`] if the number of reduced values exceeds 32 bits.
     pub fn of(operation: ReductionOp, pass: &Pass) -> Result<Self, SpecError> {
         let quantity = Quantity::scalar("reduced elements");
         let channels = kernel_extent(operation.name(), quantity, pass.reduced)?;
@@ -278,10 +278,10 @@ of_channels! {
 }
 
 impl PadGeometry {
-    /// The padding of `planes` samples and channels together, with extents of 1 for absent axes.
+    /// Returns the padding of `planes` planes (samples times channels), with extents of 1 for absent axes.
     ///
     /// # Errors
-    /// [`SpecError::BeyondKernel`] if padded planes (or volumes) exceed what kernels index with 32 bits.
+    /// [`SpecError::BeyondKernel`] if padded planes (or volumes) exceed the 32-bit range of kernels.
     pub fn of<const D: usize>(
         operator: &'static str,
         pad: &Pad<D>,
@@ -317,8 +317,8 @@ impl PadGeometry {
 impl KernelGeometry for ArithmeticProblem {
     type Geometry = ChannelGeometry;
 
-    /// The argument of the kernel that applies a gain and a shift of each channel. An operand with a value
-    /// for each element has none, and counts as one for all.
+    /// Returns the argument of the kernel that applies a gain and a shift of each channel. An operand with a
+    /// value for each element has neither; its elements count as one channel.
     fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
         let shape = match self.operand {
             ArithmeticOperand::Channels { shape, .. } => shape,
@@ -334,7 +334,7 @@ impl KernelGeometry for ArithmeticProblem {
 }
 
 impl FoldGeometry {
-    /// The argument of the kernel that folds the four parameters into two.
+    /// Returns the argument of the kernel that folds the four parameters into two.
     ///
     /// # Errors
     /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
@@ -351,7 +351,7 @@ impl FoldGeometry {
 }
 
 impl Bounds {
-    /// The bounds of a clamp, rounded to f32.
+    /// Returns the bounds of a clamp, rounded to f32.
     #[must_use]
     pub const fn of(clamp: &ClampProblem) -> Self {
         Self {
@@ -362,8 +362,8 @@ impl Bounds {
 }
 
 impl Step {
-    /// A pointwise function as a list step: a clamp or an affine function, if it is one. A clamp without
-    /// bounds changes no value.
+    /// Returns a pointwise function as a step of a list: as a clamp or an affine function, if possible. A
+    /// clamp without bounds changes no value.
     #[must_use]
     pub fn of(function: &PointwiseSpec) -> Self {
         if let Some(clamp) = function.as_clamp() {
@@ -402,13 +402,13 @@ impl Step {
     }
 }
 
-/// Samples, channels and positions in the integer types of kernel arguments.
+/// Returns samples, channels and positions in the integer types of kernel arguments.
 fn extents(shape: &ChannelShape, operator: &'static str) -> Result<(u64, u32, u64), SpecError> {
     let channels = kernel_extent(operator, Quantity::scalar("channels"), shape.c)?;
     Ok((shape.n as u64, channels, shape.spatial as u64))
 }
 
-/// `value` in 32 bits.
+/// Returns `value` in 32 bits.
 pub(crate) fn kernel_extent(
     operator: &'static str,
     quantity: Quantity,

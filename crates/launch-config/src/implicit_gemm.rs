@@ -8,7 +8,7 @@
 //! 2. The *rescale*: reformats the f32 samples again whose magnitudes do not suit the optimistic scale.
 //! 3. The implicit GEMM. A block has a *tile* of filters times pixels. It loads the *halo tile*, the part of
 //!    the input that its pixels touch, into shared memory, one *K block* of channels at a time.
-//! 4. Combining the moments of the tiles of a norm's row, where they are many.
+//! 4. The *combine*, if there are many tiles: combines the moments of all tiles of a norm's row.
 //!
 //! Filters that are not kept from run to run need not be put in order: warp-specialized tiles read
 //! channels-last filters in place (`filters`).
@@ -139,11 +139,11 @@ pub struct GemmGeometry {
     pub tiles_h: u32,
     /// Tiles along the columns.
     pub tiles_w: u32,
-    /// Distance of a pixel from the one a row below, in the order of the tile's pixels.
+    /// Distance between the pixels of neighbouring rows, in the order of the tile's pixels.
     pub tile_pitch: u32,
-    /// Distance of a pixel from the one a slice behind.
+    /// Distance between the pixels of neighbouring slices.
     pub slice_pitch: u32,
-    /// Distance of two octets of a warpgroup's tile, in K-vectors of the halo tile.
+    /// Distance between consecutive octets of a warpgroup's tile, in K-vectors of the halo tile.
     pub octet_k_vectors: u32,
     /// Where even and odd octets are multiplied separately, the distances from an even octet to the next odd
     /// one, and from that to the next even one, in K-vectors of the halo tile. With two strips of an NHWC
@@ -151,14 +151,14 @@ pub struct GemmGeometry {
     pub interleaved_octets: [u32; 2],
     /// How MMA steps read the halo tile.
     pub operands: MmaOperands,
-    /// That distance in K-vectors of the halo tile where there is one plane, and the two K-vectors are
-    /// neighbouring columns of taps; 0 where they are the same tap in two planes.
+    /// Distance between the two K-vectors of an MMA step, in K-vectors of the halo tile, if they are
+    /// neighbouring columns of taps of the only plane. It is 0 if they are the same tap in two planes.
     pub pair_k_vectors: u32,
     /// Strips of eight columns in a tile of octets; 0 in other layouts.
     pub strips: u32,
     /// Stride phases of the rows of a halo tile of octets.
     pub row_stride_phases: u32,
-    /// Rows of a stride phase.
+    /// Rows of the halo tile in each stride phase.
     pub stride_phase_rows: u32,
     /// Depth of the halo tile.
     pub halo_d: u32,
@@ -166,22 +166,22 @@ pub struct GemmGeometry {
     pub halo_h: u32,
     /// Columns of a stride phase of a halo tile's row.
     pub halo_columns: u32,
-    /// K-vectors of one part of one plane of a halo tile, including those behind the input's that unused
-    /// pixels read.
+    /// K-vectors of one part of one plane of a halo tile, including K-vectors behind the input's that only
+    /// unused pixels read.
     pub halo_k_vectors: u32,
     /// Tiles of filters in a group.
     pub filter_tiles: u32,
     /// Planes in a K block.
     pub k_block_planes: u32,
-    /// Where slices of the filter are K blocks: the planes of consecutive K blocks of one slice, before those
-    /// of the next slice follow. They are the planes of one K block, or of two.
+    /// Planes of the consecutive K blocks of one filter slice (one K block or two), if slices of the filter
+    /// are K blocks. The K blocks of the next slice follow.
     pub slice_planes: u32,
-    /// K blocks.
+    /// The number of K blocks.
     pub k_blocks: u32,
     /// Tensor-core steps of a K block.
     pub mma_steps: u32,
-    /// Entries of the table of offsets: one for each K-vector of a K block and one behind, or for each step
-    /// of pairs.
+    /// Entries of the table of offsets: one for each K-vector of a K block and one more or, with matrix
+    /// descriptors, one for each MMA step.
     pub offsets: u32,
     /// Rows of a pooling window; 0 where outputs are not pooled.
     pub pool_h: u32,
@@ -197,11 +197,11 @@ pub struct GemmGeometry {
     pub pooled_w: u32,
     /// How the reformat finds the scale of a sample.
     pub prescale: Prescale,
-    /// What happens to results.
+    /// How the epilogue treats results.
     pub epilogue: EpilogueKind,
     /// Strides of the K-vectors of a channels-last input, or of one reformatted to NHWC.
     pub k_vectors: KVectorStrides,
-    /// How boxes are copied.
+    /// How the boxes of an NHWC halo tile are copied.
     pub staged_tiles: StagedTiles,
     /// The loader of the filters.
     pub filters: FilterLoader,
@@ -212,7 +212,7 @@ pub struct GemmGeometry {
     /// Neighbouring channels that share their moments: 1, or a power of two up to the filters of a warp of a
     /// warp-specialized tile.
     pub moment_channels: u32,
-    /// How filters become columns of the output, where they do.
+    /// The pixel shuffle that turns neighbouring filters into columns of the output, if there is one.
     pub shuffle: PixelShuffle,
 }
 
@@ -242,7 +242,7 @@ impl GemmGeometry {
         self.conv.groups * self.filter_tiles
     }
 
-    /// Slices of the input from one slice of a tile to the next.
+    /// Slices of the input between neighbouring slices of a tile.
     #[must_use]
     #[inline(always)]
     pub const fn slice_stride(&self) -> u32 {
@@ -389,7 +389,8 @@ impl GemmGeometry {
         LaunchShape::linear(self.conv.n.checked_mul(blocks.into())?, SPREAD_THREADS)
     }
 
-    /// Blocks of a sample in the rescale; one, which only finds the scale, where the producer converts.
+    /// Blocks of a sample in the rescale. If the producer converts, it is one block, which only finds the
+    /// scale.
     #[must_use]
     pub fn rescaling_blocks(&self) -> u32 {
         if self.is_converted_in_producer() {

@@ -1,4 +1,4 @@
-//! `layer_norm` of rows that are held in registers.
+//! `layer_norm` of rows in registers.
 
 use op_spec::{LayerNormProblem, Quantity, SpecError};
 
@@ -6,23 +6,23 @@ use super::AffineType;
 use super::geometry::kernel_extent;
 use super::series::SeriesGeometry;
 
-/// A norm of each row.
+/// A layer norm of rows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LayerNormGeometry {
     /// The rows.
     pub rows: SeriesGeometry,
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f32,
     /// The element type of weight and bias.
     pub affine_type: AffineType,
 }
 
 impl LayerNormGeometry {
-    /// The norm of rows of a dense tensor.
+    /// Returns the layer norm of rows of a dense tensor.
     ///
     /// # Errors
-    /// [`SpecError::BeyondKernel`] if there are more channels or elements of a row than kernels count.
+    /// [`SpecError::BeyondKernel`] if the channels or the elements of a row exceed the range of kernels.
     pub fn of(problem: &LayerNormProblem, affine_type: AffineType) -> Result<Self, SpecError> {
         let channels = Quantity::entry("input", 1);
         let channels = kernel_extent("layer_norm", channels, problem.channels)?;

@@ -1,13 +1,14 @@
-//! How each kernel is launched: tile constants, launch shapes, and the geometry it takes by value.
+//! Launch configurations of the kernels: tile constants, launch shapes, and the geometry structs that kernels
+//! take by value.
 //!
-//! A kernel and the code that launches it must agree on three things: how large a tile is, how many blocks
-//! there are, and what the numbers in the kernel's arguments mean. All three are defined here and nowhere
-//! else, in plain integers that tests check without a GPU.
+//! A kernel and the code that launches it must agree on three things: the size of a tile, the number of
+//! blocks, and the meaning of the kernel's arguments. This crate alone defines all three, in plain integers
+//! that tests check without a GPU.
 //!
-//! Every grid is one-dimensional: `x` may have 2^31 - 1 blocks, `y` and `z` only 65,535, and a
-//! kernel that splits a flat block index has no second limit to run into. Offsets of whole planes
-//! are 64-bit, positions inside one plane 32-bit, so a tensor may exceed 2^31 elements but one
-//! plane (or volume) of a convolution or a pool may not.
+//! Every grid is one-dimensional. Dimension `x` may have 2^31 - 1 blocks, `y` and `z` only 65,535; a kernel
+//! that splits a flat block index has a single limit. Offsets of whole planes are 64-bit, positions inside
+//! one plane 32-bit. A tensor may therefore exceed 2^31 elements, but one plane (or volume) of a convolution
+//! or a pool may not.
 
 #![no_std]
 
@@ -58,7 +59,7 @@ pub const VECTOR_ELEMENTS: usize = 4;
 /// Threads in a warp.
 pub const WARP_THREADS: u32 = 32;
 
-/// The most blocks of a grid along `x`.
+/// The maximum number of blocks of a grid along `x`.
 pub const MAX_BLOCKS: u64 = (1 << 31) - 1;
 
 /// Grid, block and dynamic shared memory of one launch.
@@ -70,13 +71,13 @@ pub struct LaunchShape {
     pub block: [u32; 3],
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// Blocks of a cluster along `x`, if the launch sets it and not the kernel; 1 for none. The grid is a
-    /// multiple of it.
+    /// Blocks of a cluster along `x`, set by the launch; 1 for no cluster, or for a cluster size that the
+    /// kernel itself declares. The number of blocks of the grid is a multiple of it.
     pub cluster_blocks: u32,
 }
 
 impl LaunchShape {
-    /// A one-dimensional launch; `None` if `blocks` exceeds [`MAX_BLOCKS`].
+    /// Returns a one-dimensional launch; `None` if `blocks` exceeds [`MAX_BLOCKS`].
     pub const fn linear(blocks: u64, threads: u32) -> Option<Self> {
         if blocks > MAX_BLOCKS {
             return None;
@@ -89,7 +90,7 @@ impl LaunchShape {
         })
     }
 
-    /// The same launch with `bytes` of dynamic shared memory in each block.
+    /// Returns the same launch with `bytes` of dynamic shared memory in each block.
     pub const fn with_shared(self, bytes: u32) -> Self {
         Self {
             shared_bytes: bytes,
@@ -97,7 +98,7 @@ impl LaunchShape {
         }
     }
 
-    /// The same launch in clusters of `blocks` blocks.
+    /// Returns the same launch in clusters of `blocks` blocks.
     pub const fn in_clusters(self, blocks: u32) -> Self {
         Self {
             cluster_blocks: blocks,
@@ -105,8 +106,8 @@ impl LaunchShape {
         }
     }
 
-    /// Whether there is nothing to launch (a batch of 0, say). The driver refuses an empty grid,
-    /// so a caller skips the launch then.
+    /// Whether the grid is empty (for a batch of 0, say). The driver refuses an empty grid, and the caller
+    /// has to skip the launch.
     pub const fn is_empty(&self) -> bool {
         self.grid[0] == 0
     }

@@ -1,10 +1,10 @@
 //! `max_pool2d` and the fusions that end in it.
 //!
-//! A thread computes *tasks*. Where windows are 3x3 with a row stride of 2, the most common overlapping
-//! windows, a task is a *stack*: [`OUTPUTS_PER_THREAD`] outputs of one column, one above the other, whose
-//! windows share rows. Elsewhere a task is an output, and a thread computes [`OUTPUTS_PER_THREAD`] of them
-//! side by side, so that the loads of several windows are in flight. They are a block's width apart in the
-//! flattened output, so a warp's windows are neighbours.
+//! A thread computes *tasks*. For 3x3 windows with a row stride of 2, the most common overlapping windows, a
+//! task is a *stack*: [`OUTPUTS_PER_THREAD`] outputs of one column, one above the other, whose windows share
+//! rows. For all other windows a task is one output, and a thread computes [`OUTPUTS_PER_THREAD`] of them,
+//! which puts the loads of several windows in flight. They are [`BLOCK_THREADS`] outputs apart in the
+//! flattened output; the windows of a warp are therefore neighbours.
 
 use super::LaunchShape;
 use super::norm::{ENOUGH_BLOCKS, FAR, NormGeometry};
@@ -14,17 +14,17 @@ use crate::mode::mode;
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
+/// Minimum resident blocks per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 4;
 
-/// Blocks of the kernel that scales before it pools. One more would leave too few registers on some
-/// architectures.
+/// Minimum resident blocks of the kernel that scales before it pools. One more block would leave too few
+/// registers on some architectures.
 pub const SCALED_MIN_BLOCKS: u32 = 3;
 
 /// Windows that a thread reduces.
 pub const OUTPUTS_PER_THREAD: usize = 4;
 
-/// Outputs of a block, consecutive ones, where threads take no stacks.
+/// Consecutive outputs of a block without stacks.
 pub const BLOCK_OUTPUTS: usize = BLOCK_THREADS as usize * OUTPUTS_PER_THREAD;
 
 /// Rows and columns of the windows of a stack.
@@ -32,11 +32,11 @@ pub const STACK_WINDOW: u32 = 3;
 /// Rows between the windows of a stack.
 pub const STACK_STRIDE: u32 = 2;
 
-/// Stacks that a thread takes at most.
+/// The maximum number of stacks of a thread.
 pub const MAX_STACKS: u64 = 4;
 
 mode! {
-    /// A task of a thread.
+    /// The kind of a thread's tasks.
     pub PoolTask {
         /// One output.
         OUTPUT = 0,
@@ -46,7 +46,7 @@ mode! {
 }
 
 impl PoolTask {
-    /// Whether it is a stack.
+    /// Whether tasks are stacks.
     #[must_use]
     #[inline(always)]
     pub const fn is_stack(self) -> bool {
@@ -54,7 +54,7 @@ impl PoolTask {
     }
 }
 
-/// A 2-D pool over planes of `h * w` that gives planes of `p * q`.
+/// A 2-D pool of planes of `h * w` to planes of `p * q`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolGeometry {
@@ -90,17 +90,17 @@ pub struct PoolGeometry {
     pub columns: Reciprocal,
     /// Reciprocal of the tasks of a plane, at most [`FAR`]; see `ApplyGeometry`.
     pub near: Reciprocal,
-    /// The tasks of threads.
+    /// The kind of the tasks.
     pub task: PoolTask,
     /// Tasks of a block.
     pub block_tasks: u32,
 }
 
 impl PoolGeometry {
-    /// The same pool with its derived fields computed.
+    /// Returns the same pool with its derived fields.
     pub const fn planned(self) -> Self {
-        // In place of a row or column in the padding, the stack's loop takes the nearest one of the input.
-        // With this little padding and no dilation, that one is in the window anyway.
+        // In the padding, the stack's loop reads the nearest row or column of the input. With at most one
+        // element of padding and no dilation, that row or column is in the window anyway.
         let stacked = self.r == STACK_WINDOW
             && self.s == STACK_WINDOW
             && self.stride_h == STACK_STRIDE
@@ -124,7 +124,7 @@ impl PoolGeometry {
         } else {
             FAR
         };
-        // A thread takes stacks one after the other. More stacks share the prologue of a block.
+        // A thread computes its stacks one after the other. More stacks amortise the prologue of a block.
         let most = self.planes * tasks / (BLOCK_THREADS as u64 * ENOUGH_BLOCKS);
         let stacks = match most {
             0 => 1,
@@ -147,7 +147,7 @@ impl PoolGeometry {
         self.planes * self.p as u64 * self.q as u64
     }
 
-    /// Tasks of a plane: stacks, or outputs.
+    /// Number of tasks of a plane: stacks, or outputs.
     pub const fn plane_tasks(&self) -> u64 {
         let rows = if self.task.is_stack() {
             self.p.div_ceil(OUTPUTS_PER_THREAD as u32)
@@ -157,13 +157,13 @@ impl PoolGeometry {
         rows as u64 * self.q as u64
     }
 
-    /// Launch of a pooling kernel.
+    /// The launch of a pooling kernel.
     pub const fn shape(&self) -> Option<LaunchShape> {
         let tasks = self.planes * self.plane_tasks();
         LaunchShape::linear(tasks.div_ceil(self.block_tasks as u64), BLOCK_THREADS)
     }
 
-    /// Launch of a kernel that normalises before it pools.
+    /// The launch of a kernel that normalises before it pools.
     pub const fn norm_shape(&self, norm: &NormGeometry) -> Option<LaunchShape> {
         match self.shape() {
             Some(shape) => {

@@ -2,9 +2,10 @@
 
 /// Defines a mode of a kernel: a 32-bit code of its own type, with a constant for each value.
 ///
-/// It is no enumeration. The device's compiler would order branches by the range of an enumeration's codes,
-/// which changes registers; and no code that a kernel might receive is undefined behaviour. What matches a
-/// mode takes codes without a constant for one of the others, so it never panics.
+/// A mode is not an enum, for two reasons. The device compiler would order branches by the range of an enum's
+/// codes, and this changes register use. With plain codes, no value that a kernel receives is undefined
+/// behaviour. A `match` on a mode treats unknown codes like one of the known ones, and therefore never
+/// panics.
 macro_rules! mode {
     ($(
         $(#[$about:meta])*
@@ -42,9 +43,9 @@ pub(crate) use mode;
 mode! {
     /// Whether a kernel has an optional operand, such as a bias. The pointer of an absent one is null.
     pub Presence {
-        /// The operand does not exist.
+        /// The operand is absent.
         ABSENT = 0,
-        /// It exists.
+        /// The operand is present.
         PRESENT = 1,
     }
 }
@@ -52,7 +53,7 @@ mode! {
 mode! {
     /// The element type of a norm's weight and bias.
     pub AffineType {
-        /// That of the tensor that is normalised.
+        /// The element type of the normalised tensor.
         TENSOR = 0,
         /// f32.
         F32 = 1,
@@ -72,13 +73,13 @@ mode! {
 }
 
 impl AffineType {
-    /// f32 if `is_f32`.
+    /// Returns [`F32`](Self::F32) if `is_f32`, and [`TENSOR`](Self::TENSOR) otherwise.
     #[must_use]
     pub const fn of(is_f32: bool) -> Self {
         if is_f32 { Self::F32 } else { Self::TENSOR }
     }
 
-    /// Whether weight and bias are f32, whatever the tensor's type.
+    /// Whether weight and bias are f32, independent of the tensor's type.
     #[must_use]
     #[inline(always)]
     pub const fn is_f32(self) -> bool {
@@ -87,7 +88,7 @@ impl AffineType {
 }
 
 impl Presence {
-    /// Present if `is_present`.
+    /// Returns [`PRESENT`](Self::PRESENT) if `is_present`, and [`ABSENT`](Self::ABSENT) otherwise.
     #[must_use]
     pub const fn of(is_present: bool) -> Self {
         if is_present {
@@ -97,7 +98,7 @@ impl Presence {
         }
     }
 
-    /// Whether the operand exists.
+    /// Whether the operand is present.
     #[must_use]
     #[inline(always)]
     pub const fn is_present(self) -> bool {

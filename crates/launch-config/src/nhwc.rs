@@ -1,25 +1,25 @@
-//! Blocks of kernels that slide windows over channels-last tensors.
+//! The distribution of work over blocks for kernels with sliding windows on channels-last tensors.
 //!
-//! A thread computes *runs*: neighbouring outputs of a row, for a vector of channels. A block takes
-//! consecutive runs of one sample, for some vectors of channels. `kernels_gpu::parts::nhwc` says where each
-//! thread is.
+//! A thread computes *runs*: neighbouring outputs of a row, for a vector of channels. A block computes
+//! consecutive runs of one sample, for several vectors of channels. `kernels_gpu::parts::nhwc` maps threads
+//! to runs.
 
 use super::norm::ENOUGH_BLOCKS;
 use super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
 
-/// The most threads of a block.
+/// The maximum number of threads of a block.
 pub const MAX_BLOCK_THREADS: u32 = 256;
 
-/// The most vectors of channels of a block: of 16-bit values a cache line.
+/// The maximum number of vectors of channels per block: one cache line of 16-bit values.
 pub const MAX_VECTORS: u32 = 16;
 
 /// Vectors of 16-bit values in a sector of memory.
 const SECTOR_VECTORS: u32 = 4;
 
-/// The most runs that a thread computes one after the other.
+/// The maximum number of runs that a thread computes one after the other.
 const MAX_ROUNDS: u64 = 4;
 
-/// How runs and vectors of channels are divided into blocks.
+/// The division of runs and vectors of channels into blocks.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunBlocks {
@@ -29,15 +29,15 @@ pub struct RunBlocks {
     pub channels: u32,
     /// Outputs of a run.
     pub run: u32,
-    /// Runs of a row of the output.
+    /// Runs in a row of the output.
     pub row_runs: u32,
-    /// Runs of a sample, each of all channels.
+    /// Runs in a sample; each of them has all channels.
     pub sample_runs: u32,
     /// Vectors of channels of a block.
     pub block_vectors: u32,
     /// Blocks along the channels.
     pub channel_blocks: u32,
-    /// Runs that a block computes at a time, with a thread for each of its vectors.
+    /// Runs that a block computes at the same time, with one thread per vector of channels.
     pub round_runs: u32,
     /// Runs of a block.
     pub block_runs: u32,
@@ -46,12 +46,13 @@ pub struct RunBlocks {
 }
 
 impl RunBlocks {
-    /// Blocks of at most `most_vectors` vectors for `n` samples of so many channels, with inputs of `columns`
-    /// columns and outputs of `[z, p, q]`, which is less than 2^31 pixels. No result depends on them.
+    /// Returns blocks of at most `most_vectors` vectors for `n` samples with this number of channels. Inputs
+    /// have `columns` columns, and outputs `[z, p, q]` pixels, less than 2^31. No result depends on the
+    /// blocks.
     ///
     /// # Errors
-    /// Channels that are no whole vectors; an output without elements; rows of 2^32 elements; more blocks
-    /// than a grid has.
+    /// Channels that are not whole vectors; an output without elements; rows of 2^32 elements or more; more
+    /// blocks than a grid has.
     pub fn new(
         (n, channels): (u64, u32),
         columns: u32,
@@ -69,10 +70,10 @@ impl RunBlocks {
             return Err(Refusal::Needs("rows of less than 2^32 elements"));
         }
         let row_runs = q.div_ceil(run);
-        // No more than the pixels.
+        // The product is at most the number of pixels.
         let sample_runs = z * p * row_runs;
 
-        // About the same number of vectors in each block, and whole sectors where they fit.
+        // All blocks have about the same number of vectors, and whole sectors if these fit.
         let vectors = channels / VECTOR_ELEMENTS as u32;
         let few = vectors.div_ceil(vectors.div_ceil(most_vectors));
         let block_vectors = match few.next_multiple_of(SECTOR_VECTORS) {
@@ -81,7 +82,7 @@ impl RunBlocks {
         };
         let channel_blocks = vectors.div_ceil(block_vectors);
         let round_runs = (MAX_BLOCK_THREADS / block_vectors).min(sample_runs);
-        // Rounds share what a block prepares, and rows of the input in cache.
+        // More rounds amortise a block's preparation and share input rows in cache.
         let rounds = n.saturating_mul(channel_blocks.into());
         let rounds = rounds.saturating_mul(sample_runs.div_ceil(round_runs).into());
         let block_runs = round_runs * (rounds / ENOUGH_BLOCKS).clamp(1, MAX_ROUNDS) as u32;
@@ -103,7 +104,7 @@ impl RunBlocks {
         }
     }
 
-    /// Launch of a kernel with these blocks, if it fits a grid.
+    /// The launch of a kernel with these blocks; `None` if it exceeds a grid.
     #[must_use]
     pub fn shape(&self) -> Option<LaunchShape> {
         let blocks = self.n.checked_mul(self.sample_blocks.into())?;

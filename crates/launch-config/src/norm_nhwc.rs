@@ -1,8 +1,8 @@
 //! Group and instance norm of channels-last tensors.
 //!
-//! A thread has a vector of [`VECTOR_ELEMENTS`] channels and, one after the other, pixels of a part of a
-//! sample. Statistics are taken of each channel and each part, in the form in which convolutions leave them,
-//! and combined to those of rows by the same kernel.
+//! A thread processes a vector of [`VECTOR_ELEMENTS`] channels for several pixels of a part of a sample. Each
+//! part has statistics of each channel, in the same form as those of convolutions. The same kernel combines
+//! them into the statistics of rows.
 
 use super::norm::{COUNTED_ELEMENTS, NormGeometry};
 use super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
@@ -10,26 +10,26 @@ use super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold, of those that take statistics and of those that normalise.
+/// Minimum resident blocks per multiprocessor, of the statistics kernel and of the normalising kernel.
 pub const MIN_BLOCKS: [u32; 2] = [3, 4];
 
-/// Pixels of which a thread takes moments at a time.
+/// Pixels whose moments a thread computes at a time.
 pub const MOMENT_PIXELS: u32 = 8;
 
-/// Pixels of a thread in a part, which is longer where a sample would have more than [`MAX_PARTS`].
+/// Pixels of a thread in a part. Parts are longer if a sample would have more than [`MAX_PARTS`] of them.
 const PART_PIXELS: u32 = 16;
 
-/// Blocks that few pixels are normalised by.
+/// Target number of blocks of a normalising pass over few pixels.
 const APPLY_BLOCKS: u64 = 1_024;
 
-/// The most parts of a sample.
+/// The maximum number of parts of a sample.
 const MAX_PARTS: u32 = 512;
 
-/// A pass over a channels-last tensor that has a norm.
+/// A pass of a norm over a channels-last tensor.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NormNhwcGeometry {
-    /// The norm; of a normalising pass with one counted result for each row.
+    /// The norm. In a normalising pass, it has one counted result per row.
     pub norm: NormGeometry,
     /// Samples of the tensor.
     pub samples: u64,
@@ -41,7 +41,7 @@ pub struct NormNhwcGeometry {
     pub block_vectors: u32,
     /// Blocks for the channels of a pixel.
     pub channel_blocks: u32,
-    /// Pixels that the threads of a block have at a time.
+    /// Pixels that the threads of a block process at the same time.
     pub lanes: u32,
     /// Pixels of a part.
     pub part_pixels: u32,
@@ -50,10 +50,10 @@ pub struct NormNhwcGeometry {
 }
 
 impl NormNhwcGeometry {
-    /// The pass that takes statistics. Its parts depend on a sample's shape alone.
+    /// Returns the pass that computes statistics. Its parts depend on a sample's shape alone.
     ///
     /// # Errors
-    /// Channels that are no whole vectors; samples of 2^31 pixels.
+    /// Channels that are not whole vectors; samples without pixels, or of 2^31 or more.
     pub fn statistics(norm: &NormGeometry) -> Result<Self, Refusal> {
         if norm.channels == 0 || !norm.channels.is_multiple_of(VECTOR_ELEMENTS as u32) {
             return Err(Refusal::Needs("a multiple of 4 channels"));
@@ -79,8 +79,8 @@ impl NormNhwcGeometry {
         })
     }
 
-    /// The pass that normalises, of statistics that are combined to one result for each row. Of few pixels a
-    /// thread has fewer.
+    /// Returns the pass that normalises, with statistics that are combined into one result per row. For few
+    /// pixels, each thread processes fewer.
     #[must_use]
     pub fn apply(&self) -> Self {
         let of_pixel = u64::from(self.lanes) * APPLY_BLOCKS;
@@ -102,13 +102,13 @@ impl NormNhwcGeometry {
         self.samples * self.norm.channels as u64 * self.parts as u64 * COUNTED_ELEMENTS as u64
     }
 
-    /// The statistics of a row of the norm.
+    /// Number of partial statistics per row of the norm.
     #[must_use]
     pub const fn moments_of_row(&self) -> u64 {
         self.norm.row_channels as u64 * self.parts as u64
     }
 
-    /// Launch of a pass, if it fits a grid.
+    /// A pass' launch; `None` if it exceeds a grid.
     #[must_use]
     pub const fn shape(&self) -> Option<LaunchShape> {
         let of_sample = self.parts as u64 * self.channel_blocks as u64;

@@ -1,8 +1,8 @@
-//! Pools of windows that overlap.
+//! Pools of overlapping windows.
 //!
 //! Windows are reduced along one axis after the other. A *line* is the columns of a window in one row of the
-//! input. A thread has a *tile* of outputs of one column, whose windows share lines, which are in shared
-//! memory; neighbouring threads have neighbouring columns. The other pools are in `pool`.
+//! input. A thread computes a *tile*: outputs of one column whose windows share lines, which are in shared
+//! memory. Neighbouring threads compute neighbouring columns. The module `pool` has the other pools.
 
 use super::LaunchShape;
 use super::norm::{ENOUGH_BLOCKS, FAR};
@@ -12,20 +12,20 @@ use super::reciprocal::Reciprocal;
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 128;
 
-/// Blocks of the kernels that a multiprocessor should hold.
+/// Minimum resident blocks of the kernels per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 6;
 
-/// Lines that a thread reduces side by side.
+/// Lines that a thread reduces at the same time.
 pub const SIDE_BY_SIDE: u32 = 8;
 
-/// The most lines of a thread.
+/// The maximum number of lines of a thread.
 const MAX_LINES: u32 = 32;
 
-/// A pool of planes, and how threads share it.
+/// A pool of planes, and its distribution over threads.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OverlappingGeometry {
-    /// The pool. Its planes may be all rows of a tensor.
+    /// The pool. All rows of a tensor may count as one plane.
     pub windows: WindowGeometry,
     /// Slices and rows of outputs of a tile.
     pub tile: [u32; 2],
@@ -44,8 +44,8 @@ pub struct OverlappingGeometry {
 }
 
 impl OverlappingGeometry {
-    /// The pool `windows`, in the tiles of least instructions that are enough for all multiprocessors; none
-    /// if its windows share so little that each is better reduced by itself.
+    /// Returns the pool `windows` in tiles with the least estimated number of instructions, among tiles whose
+    /// number suffices for all multiprocessors. Returns `None` if separate windows need fewer instructions.
     #[must_use]
     pub fn new(windows: &WindowGeometry) -> Option<Self> {
         let alone = instructions_alone(windows);
@@ -61,7 +61,7 @@ impl OverlappingGeometry {
             .map(|(_, of)| of)
     }
 
-    /// The pool in tiles of these slices and rows of outputs. Axes of fewer outputs have smaller ones.
+    /// Returns the pool in tiles of these slices and rows of outputs; a tile is no longer than the output.
     #[must_use]
     pub fn tiled(windows: &WindowGeometry, tile: [u32; 2]) -> Self {
         let tile = [0, 1].map(|axis| tile[axis].min(windows.output[axis]));
@@ -89,14 +89,14 @@ impl OverlappingGeometry {
         }
     }
 
-    /// Tiles.
+    /// Number of tiles.
     #[must_use]
     #[inline(always)]
     pub const fn tiles(&self) -> u64 {
         self.windows.planes * self.plane_tiles
     }
 
-    /// About the instructions of all threads.
+    /// Estimates the number of instructions of all threads.
     fn instructions(&self) -> u64 {
         let [slices, rows] = self.tile.map(u64::from);
         let [t, r, s] = self.windows.kernel.map(u64::from);
@@ -108,7 +108,7 @@ impl OverlappingGeometry {
             .saturating_mul(80 + lines + of_rows + of_slices)
     }
 
-    /// Launch of the kernels.
+    /// The kernels' launch.
     #[must_use]
     pub fn shape(&self) -> Option<LaunchShape> {
         let blocks = self.tiles().div_ceil(u64::from(BLOCK_THREADS));
@@ -118,7 +118,7 @@ impl OverlappingGeometry {
     }
 }
 
-/// About the instructions of all threads where each window is reduced by itself.
+/// Estimates the number of instructions of all threads if each window is reduced separately.
 fn instructions_alone(windows: &WindowGeometry) -> u64 {
     let elements = windows
         .kernel
@@ -129,8 +129,8 @@ fn instructions_alone(windows: &WindowGeometry) -> u64 {
     outputs.saturating_mul(20 + 14 * elements)
 }
 
-/// The same windows, with the rows of all planes as those of one, if windows are parts of rows, and the
-/// outputs are few enough to count.
+/// Returns the same windows with the rows of all planes as one plane, if windows are parts of rows and the
+/// number of outputs is below [`Reciprocal::LIMIT`].
 fn of_rows(windows: &WindowGeometry) -> WindowGeometry {
     let are_rows = (0..2).all(|axis| {
         windows.kernel[axis] == 1 && windows.stride[axis] == 1 && windows.padding[axis] == 0
@@ -149,7 +149,7 @@ fn of_rows(windows: &WindowGeometry) -> WindowGeometry {
     }
 }
 
-/// The greatest common divisor.
+/// Computes the greatest common divisor.
 const fn common_divisor(mut a: u32, mut b: u32) -> u32 {
     while b > 0 {
         (a, b) = (b, a % b);

@@ -1,7 +1,7 @@
-//! Launch of the padding kernel, for convolutions whose padding is not zeros, or differs between the two ends
-//! of an axis.
+//! The padding kernel, for padding that is not zeros, or that differs between the two ends of an axis.
 //!
-//! As in `elementwise`, a block writes [`BLOCK_ELEMENTS`] consecutive elements of the output, of any planes.
+//! As in `elementwise`, a block writes [`BLOCK_ELEMENTS`] consecutive elements of the output, independent of
+//! planes.
 
 use super::LaunchShape;
 use super::elementwise::{BLOCK_ELEMENTS, BLOCK_THREADS};
@@ -17,7 +17,7 @@ pub struct PadGeometry {
     pub elements: u64,
     /// Planes: samples times channels.
     pub planes: u64,
-    /// Elements of an output plane, clamped to the range in which a block divides.
+    /// Reciprocal of the elements of an output plane, at most [`FAR`].
     pub near: Reciprocal,
     /// Rows of the output.
     pub rows: Reciprocal,
@@ -29,17 +29,17 @@ pub struct PadGeometry {
     pub inner: [u32; 3],
     /// Padding before the first element of each axis.
     pub before: [u32; 3],
-    /// What the padding holds.
+    /// The values of the padding.
     pub mode: PaddingMode,
 }
 
 impl PadGeometry {
-    /// The divisor by which a block finds the plane of an element, for planes of `plane` elements.
+    /// Returns the divisor by which a block finds the plane of an element, for planes of `plane` elements.
     pub(crate) fn near(plane: u64) -> Reciprocal {
         Reciprocal::of(plane.clamp(1, u64::from(FAR)) as u32)
     }
 
-    /// Launch of the kernel.
+    /// The kernel's launch.
     pub const fn shape(&self) -> Option<LaunchShape> {
         LaunchShape::linear(self.elements.div_ceil(BLOCK_ELEMENTS as u64), BLOCK_THREADS)
     }

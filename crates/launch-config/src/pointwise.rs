@@ -1,19 +1,19 @@
-//! Lists of pointwise functions, which kernels take by value and apply step by step.
+//! Lists of pointwise functions. Kernels take them by value and apply them step by step.
 
 use op_spec::ArithmeticOp;
 
 use super::elementwise;
 use super::{LaunchShape, Presence};
 
-/// The most steps of a list. A run of more functions takes several launches.
+/// The maximum number of steps of a list. More functions take several launches.
 pub const MAX_STEPS: usize = 8;
 
 /// The function of a step; `kernels-gpu/src/parts/pointwise.rs` has an arm for each. The attributes in
-/// [`Step`] are in the order in which they are named here.
+/// [`Step`] have the order of the names here.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// `min(max(x, min), max)`, NaN kept. Absent bounds are infinite.
+    /// `min(max(x, min), max)`, which propagates NaN. Absent bounds are infinite.
     Clamp,
     /// `x` above 0, else `x * negative_slope`.
     LeakyRelu,
@@ -39,20 +39,21 @@ pub enum Function {
     Hardsigmoid,
     /// `fma(x, factor, summand)`
     Affine,
-    /// `x`, which is kept for later steps, in the place of a value that was kept before.
+    /// `x` unchanged, and stored for later steps, in place of the value that was stored before.
     Keep,
-    /// `x` and the value that is kept: their sum,
+    /// The sum of `x` and the stored value.
     AddKept,
-    /// their difference,
+    /// The difference of `x` and the stored value.
     SubKept,
-    /// their product,
+    /// The product of `x` and the stored value.
     MulKept,
-    /// and their quotient.
+    /// The quotient of `x` and the stored value.
     DivKept,
 }
 
 impl Function {
-    /// Whether it is computed from an exponential: then it takes some forty instructions, else a few.
+    /// Whether the function needs an exponential. With one it takes about forty instructions, otherwise a
+    /// few.
     #[must_use]
     pub const fn has_exponential(self) -> bool {
         matches!(
@@ -68,7 +69,7 @@ impl Function {
         )
     }
 
-    /// The operation with the value that is kept.
+    /// Returns the function for an operation with the stored value.
     #[must_use]
     pub const fn of_kept(operation: ArithmeticOp) -> Self {
         match operation {
@@ -79,7 +80,7 @@ impl Function {
         }
     }
 
-    /// Whether it is an operation with the value that is kept.
+    /// Whether the function is an operation with the stored value.
     #[must_use]
     pub const fn takes_kept(self) -> bool {
         matches!(
@@ -95,18 +96,18 @@ impl Function {
 pub struct Step {
     /// The function.
     pub function: Function,
-    /// Its attributes.
+    /// The function's attributes.
     pub attributes: [f32; 3],
 }
 
 impl Step {
-    /// A function without attributes.
+    /// Returns a step without attributes.
     #[must_use]
     pub const fn plain(function: Function) -> Self {
         Self::new(function, [0.0; 3])
     }
 
-    /// A function with attributes, which are rounded.
+    /// Returns a step with attributes, rounded to f32.
     #[must_use]
     pub const fn new(function: Function, attributes: [f64; 3]) -> Self {
         let [a, b, c] = attributes;
@@ -117,14 +118,14 @@ impl Step {
     }
 }
 
-/// Functions that are applied one after the other in f32, without rounding to the storage type in between.
+/// Functions that are applied in sequence in f32, without rounding to the storage type in between.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointwiseList {
     /// The steps in use come first; the others are ignored.
     steps: [Step; MAX_STEPS],
     len: u32,
-    /// Whether one of them keeps a value.
+    /// Whether a step stores a value.
     keeps: Presence,
 }
 
@@ -139,7 +140,7 @@ impl PointwiseList {
         keeps: Presence::ABSENT,
     };
 
-    /// Takes up to [`MAX_STEPS`] steps; the others stay in the iterator.
+    /// Takes up to [`MAX_STEPS`] steps from the iterator; any others stay in it.
     pub fn take(steps: &mut impl Iterator<Item = Step>) -> Self {
         let mut list = Self::EMPTY;
         while list.len() < MAX_STEPS
@@ -154,7 +155,7 @@ impl PointwiseList {
         list
     }
 
-    /// A list of one step.
+    /// Returns a list of one step.
     #[must_use]
     pub const fn of(step: Step) -> Self {
         let mut list = Self::EMPTY;
@@ -175,41 +176,41 @@ impl PointwiseList {
         self.len == 0
     }
 
-    /// Whether a value is kept for later steps.
+    /// Whether a value is stored for later steps.
     #[must_use]
     #[inline(always)]
     pub const fn keeps(&self) -> Presence {
         self.keeps
     }
 
-    /// All steps, with unused ones behind them.
+    /// All [`MAX_STEPS`] steps; unused ones are at the end.
     #[must_use]
     pub const fn steps(&self) -> &[Step; MAX_STEPS] {
         &self.steps
     }
 }
 
-/// A list of pointwise functions, and somewhere in it operations with further operands: arithmetic with a
-/// residual, a tensor of the same shape, and `fma(gain[c], x, shift[c])` with a gain and a shift of each
-/// channel. Either may be absent. If both stand at the same place, the residual comes first.
+/// A list of pointwise functions with up to two operations with further operands in it. One is arithmetic
+/// with a residual, a tensor of the same shape. The other one is `fma(gain[c], x, shift[c])` with a gain and
+/// a shift of each channel. If both are at the same position, the residual comes first.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OperandList {
     /// The functions.
     pub functions: PointwiseList,
-    /// The number of functions that come before the residual; [`ABSENT`](Self::ABSENT) without one.
+    /// The number of functions before the residual; [`ABSENT`](Self::ABSENT) without one.
     pub residual_at: u32,
-    /// The operation with the residual, which is its second operand.
+    /// The operation whose second operand is the residual.
     pub residual_operation: ArithmeticOp,
-    /// The number of functions that come before gain and shift; [`ABSENT`](Self::ABSENT) without them.
+    /// The number of functions before gain and shift; [`ABSENT`](Self::ABSENT) without them.
     pub affine_at: u32,
 }
 
 impl OperandList {
-    /// The place of an operand that a list does not have.
+    /// The position of an absent operand.
     pub const ABSENT: u32 = u32::MAX;
 
-    /// Changes no value.
+    /// The list that changes no value.
     pub const EMPTY: Self = Self {
         functions: PointwiseList::EMPTY,
         residual_at: Self::ABSENT,
@@ -217,34 +218,34 @@ impl OperandList {
         affine_at: Self::ABSENT,
     };
 
-    /// Whether it has a residual.
+    /// Whether the list has a residual.
     #[must_use]
     pub const fn has_residual(&self) -> bool {
         self.residual_at != Self::ABSENT
     }
 
-    /// Whether it has a gain and a shift of each channel.
+    /// Whether the list has a gain and a shift of each channel.
     #[must_use]
     pub const fn is_affine(&self) -> bool {
         self.affine_at != Self::ABSENT
     }
 
-    /// Whether it changes no value.
+    /// Whether the list changes no value.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.functions.is_empty() && !self.has_residual() && !self.is_affine()
     }
 }
 
-/// Launch of a list over `elements`.
+/// The launch of a list over `elements` elements.
 #[must_use]
 pub const fn shape(elements: u64) -> Option<LaunchShape> {
     elementwise::shape(elements)
 }
 
-/// Coefficients of a polynomial in `(x - 4) / (x + 4)` for the tail of the normal distribution beyond
-/// `x >= 0`, times `e^(x^2 / 2) * (x + 4)`. The relative error is 2^-25.7. Kernels evaluate it in f32, the
-/// CPU backend in float64.
+/// Coefficients of a polynomial in `(x - 4) / (x + 4)` that approximates the normal distribution's tail
+/// beyond `x >= 0`, times `e^(x^2 / 2) * (x + 4)`. The relative error is 2^-25.7. Kernels evaluate it in f32,
+/// the CPU backend in float64.
 pub const TAIL: [f32; 10] = [
     0.755_285_14,
     -0.607_896_7,

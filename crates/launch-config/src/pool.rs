@@ -1,10 +1,10 @@
-//! Pools with any attributes. (`max_pool2d` and its fusions have their own kernels, in `max_pool2d`, and
-//! windows that overlap, in `overlapping`; averages of whole planes are reductions of rows, in
+//! Pools with any attributes. (`max_pool2d` has separate kernels for itself and its fusions, and
+//! `overlapping` for overlapping windows. Averages of whole planes are reductions of rows, in
 //! `row_reduction`.)
 //!
-//! Images are volumes of depth 1. A thread computes [`OUTPUTS_PER_THREAD`] windows side by side, a block's
-//! width apart in the flattened output, so that a warp's windows are neighbours and the loads of several are
-//! in flight.
+//! Images are volumes of depth 1. A thread computes [`OUTPUTS_PER_THREAD`] windows, [`BLOCK_THREADS`] apart
+//! in the flattened output. The windows of a warp are thus neighbours, and the loads of several are in
+//! flight.
 
 use super::max_pool2d::PoolGeometry;
 use super::nhwc::{MAX_VECTORS, RunBlocks};
@@ -15,36 +15,36 @@ use super::{LaunchShape, Refusal};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks of the kernel for windows that a multiprocessor should hold. One more would leave too few registers
-/// on some architectures.
+/// Minimum resident blocks of the window kernel. One more block would leave too few registers on some
+/// architectures.
 pub const WINDOW_MIN_BLOCKS: u32 = 3;
 
-/// Blocks of the kernels for windows of channels-last tensors. For maxima of f32 one more would leave too few
-/// registers; those of 16 bits take fewer, and have room for four.
+/// Minimum resident blocks of the window kernels for channels-last tensors. Maxima of f32 would have too few
+/// registers with one more block. Maxima of 16-bit values need fewer registers, and four blocks fit.
 pub const NHWC_MIN_BLOCKS: u32 = 2;
 
 /// Windows that a thread reduces.
 pub const OUTPUTS_PER_THREAD: usize = 4;
 
-/// Outputs of a block, consecutive ones.
+/// Consecutive outputs of a block.
 pub const BLOCK_OUTPUTS: u32 = BLOCK_THREADS * OUTPUTS_PER_THREAD as u32;
 
 /// The result of a window.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowResult {
-    /// Its largest element.
+    /// The window's largest element.
     Maximum = 0,
-    /// Its sum over a given divisor.
+    /// The window's sum divided by a given divisor.
     Divided = 1,
-    /// Its sum over the number of its elements in the padded input.
+    /// The window's sum divided by the number of its elements in the padded input.
     AverageOfPadded = 2,
-    /// Its sum over the number of its elements in the input.
+    /// The window's sum divided by the number of its elements in the input.
     Average = 3,
 }
 
-/// A pool from planes (or volumes) of the extents `input` to those of the extents `output`. Axes are depth,
-/// height, width.
+/// A pool of planes (or volumes) with the extents `input` to planes with the extents `output`. Axes are
+/// depth, height, width.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WindowGeometry {
@@ -58,7 +58,7 @@ pub struct WindowGeometry {
     pub kernel: [u32; 3],
     /// Steps between windows.
     pub stride: [u32; 3],
-    /// Padding in front of the input, and behind it.
+    /// Padding on both sides of the input.
     pub padding: [u32; 3],
     /// Steps between the elements of a window.
     pub dilation: [u32; 3],
@@ -75,7 +75,7 @@ pub struct WindowGeometry {
 }
 
 impl WindowGeometry {
-    /// The maximum pool `of` images, which are volumes of depth 1.
+    /// Returns the max pooling of images, as volumes of depth 1.
     #[must_use]
     pub const fn of_images(of: &PoolGeometry) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl WindowGeometry {
         .planned()
     }
 
-    /// The same pool with its derived fields computed.
+    /// Returns the same pool with its derived fields.
     pub const fn planned(self) -> Self {
         let [z, p, q] = self.output;
         let outputs = z as u64 * p as u64 * q as u64;
@@ -130,28 +130,29 @@ impl WindowGeometry {
         z as u64 * p as u64 * q as u64
     }
 
-    /// Launch of the window kernel.
+    /// The window kernel's launch.
     pub const fn shape(&self) -> Option<LaunchShape> {
         let outputs = self.planes * self.plane_outputs();
         LaunchShape::linear(outputs.div_ceil(BLOCK_OUTPUTS as u64), BLOCK_THREADS)
     }
 }
 
-/// A pool of channels-last tensors, of which a thread takes runs of [`OUTPUTS_PER_THREAD`] windows.
+/// A pool of channels-last tensors; a thread computes runs of [`OUTPUTS_PER_THREAD`] windows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NhwcWindowGeometry {
     /// The pool of planes.
     pub windows: WindowGeometry,
-    /// Its blocks.
+    /// The distribution of runs over blocks.
     pub blocks: RunBlocks,
 }
 
 impl NhwcWindowGeometry {
-    /// The pool `windows` of planes, of which so many are the channels of a sample.
+    /// Returns the pool `windows` for channels-last tensors; `channels` consecutive planes are the channels
+    /// of a sample.
     ///
     /// # Errors
-    /// What [`RunBlocks::new`] refuses.
+    /// The refusals of [`RunBlocks::new`].
     pub fn new(windows: &WindowGeometry, channels: u32) -> Result<Self, Refusal> {
         let n = windows.planes.checked_div(channels.into()).unwrap_or(0);
         let [_, _, columns] = windows.input;
@@ -162,7 +163,7 @@ impl NhwcWindowGeometry {
         })
     }
 
-    /// Launch of the kernel.
+    /// The kernel's launch.
     #[must_use]
     pub fn shape(&self) -> Option<LaunchShape> {
         self.blocks.shape()

@@ -1,10 +1,10 @@
-//! Division by a number that is known before the launch.
+//! Division by a divisor that is known before the launch.
 //!
-//! A division takes some twenty instructions. Division by a known divisor is a product with its reciprocal,
-//! rounded up, and two more instructions: with `2^shift >= divisor` and
-//! `factor = floor(2^(31 + shift) / divisor) + 1` the product `factor * divisor` exceeds `2^(31 + shift)` by
-//! at most `divisor <= 2^shift`. So `value * factor / 2^(31 + shift)` exceeds `value / divisor` by less than
-//! `1 / divisor` while `value < 2^31`, and no integer is between them.
+//! A division takes about twenty instructions. Division by a known divisor is a product with its reciprocal,
+//! rounded up, and two more instructions. Let `2^shift >= divisor` and
+//! `factor = floor(2^(31 + shift) / divisor) + 1`. The product `factor * divisor` then exceeds
+//! `2^(31 + shift)` by at most `divisor <= 2^shift`. For `value < 2^31`, `value * factor / 2^(31 + shift)`
+//! therefore exceeds `value / divisor` by less than `1 / divisor`, and no integer is between them.
 
 /// A divisor with its reciprocal in fixed point.
 #[repr(C)]
@@ -17,10 +17,10 @@ pub struct Reciprocal {
 }
 
 impl Reciprocal {
-    /// The largest divisor, and one more than the largest number that it may divide.
+    /// The largest divisor, and the exclusive bound of the dividend.
     pub const LIMIT: u32 = 1 << 31;
 
-    /// The reciprocal of `divisor`, clamped to the range from 1 to [`Self::LIMIT`].
+    /// Returns the reciprocal of `divisor`, clamped to the range from 1 to [`Self::LIMIT`].
     pub const fn of(divisor: u32) -> Self {
         let divisor = match divisor {
             0 => 1,
@@ -35,13 +35,13 @@ impl Reciprocal {
         }
     }
 
-    /// Its fields as words, for storage in shared memory.
+    /// Returns the fields as words, for storage in shared memory.
     #[inline(always)]
     pub const fn to_words(self) -> [u32; 3] {
         [self.divisor, self.factor, self.shift]
     }
 
-    /// The reciprocal of [`Self::to_words`].
+    /// Returns the reciprocal from the words of [`Self::to_words`].
     #[inline(always)]
     pub const fn from_words([divisor, factor, shift]: [u32; 3]) -> Self {
         Self {
@@ -51,11 +51,11 @@ impl Reciprocal {
         }
     }
 
-    /// Quotient and remainder of `value`, which is less than [`Self::LIMIT`]. `high_word` gives the upper 32
-    /// bits of a product, for which a device has an instruction.
+    /// Returns quotient and remainder of `value`, which is less than [`Self::LIMIT`]. `high_word` computes
+    /// the upper 32 bits of a product, for which a device has an instruction.
     #[inline(always)]
     pub fn div_rem(self, value: u32, high_word: impl FnOnce(u32, u32) -> u32) -> (u32, u32) {
-        // Twice the value, so that the first 32 bits of the shift are a word.
+        // The upper word of twice the value's product is the product shifted by 31 bits.
         let quotient = high_word(value.wrapping_add(value), self.factor) >> self.shift;
         let multiple = quotient.wrapping_mul(self.divisor);
         (quotient, value.wrapping_sub(multiple))

@@ -1,53 +1,53 @@
-//! Reductions of the pixels of channels-last tensors: of each channel of a sample to one value.
+//! Reductions over the pixels of channels-last tensors: one value per channel of each sample.
 //!
-//! A thread has a vector of [`VECTOR_ELEMENTS`] channels and, one after the other, pixels of a part of a
-//! sample. If a sample has several parts, what they give is a sample of as many pixels, which the next launch
-//! reduces, and so on. The parts depend on a sample's shape alone, so its results are the same bits in any
-//! batch.
+//! A thread processes a vector of [`VECTOR_ELEMENTS`] channels for several pixels of a part of a sample. If a
+//! sample has several parts, their results form a sample with one pixel per part, which the next launch
+//! reduces, and so on. The parts depend on a sample's shape alone; results are therefore bit-identical for
+//! any batch size.
 
 use super::{ElementType, LaunchShape, Refusal, VECTOR_ELEMENTS};
 
-/// The most threads of a block.
+/// The maximum number of threads of a block.
 pub const MAX_BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
+/// Minimum resident blocks per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 6;
 
 /// Pixels whose loads a thread has in flight.
 pub const LOADS: u32 = 4;
 
-/// The most vectors of channels of a block: of 16-bit values a cache line.
+/// The maximum number of vectors of channels per block: one cache line of 16-bit values.
 pub const MAX_VECTORS: u32 = 16;
 
-/// The most channels of a block.
+/// The maximum number of channels of a block.
 pub const MAX_CHANNELS: u32 = MAX_VECTORS * VECTOR_ELEMENTS as u32;
 
 /// Vectors of 16-bit values in a sector of memory.
 const SECTOR_VECTORS: u32 = 4;
 
-/// The most threads that share the pixels of a part.
+/// The maximum number of threads that share the pixels of a part.
 const MAX_LANES: u32 = 64;
 
-/// The most pixels of a thread.
+/// The maximum number of pixels of a thread.
 const MAX_PIXELS: u32 = 64;
 
-/// The fewest pixels of a thread of a sample that has several parts.
+/// The minimum number of pixels of a thread, for samples with several parts.
 const FEWEST_PIXELS: u32 = 16;
 
-/// What becomes of the values of a channel.
+/// The reduction of a channel's values.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PixelOperation {
-    /// The sum, over a divisor.
+    /// The sum, divided by a divisor.
     Sum = 0,
-    /// The largest; NaN wins.
+    /// The maximum; NaN propagates.
     Max = 1,
-    /// The smallest; NaN wins.
+    /// The minimum; NaN propagates.
     Min = 2,
 }
 
 impl PixelOperation {
-    /// What becomes of no values.
+    /// The result for no values.
     #[must_use]
     pub const fn none(self) -> f32 {
         match self {
@@ -72,15 +72,15 @@ pub struct ReductionNhwcGeometry {
     pub block_vectors: u32,
     /// Blocks for the channels of a pixel.
     pub channel_blocks: u32,
-    /// Pixels that the threads of a block have at a time.
+    /// Pixels that the threads of a block process at the same time.
     pub lanes: u32,
     /// Pixels of a part.
     pub part_pixels: u32,
     /// Parts of a sample.
     pub parts: u32,
-    /// What becomes of the values.
+    /// The reduction.
     pub operation: PixelOperation,
-    /// [`PixelOperation::none`] of it.
+    /// The value of [`PixelOperation::none`].
     pub none: f32,
     /// The divisor of a sum.
     pub divisor: f32,
@@ -89,10 +89,11 @@ pub struct ReductionNhwcGeometry {
 }
 
 impl ReductionNhwcGeometry {
-    /// The reduction of `samples` samples to f32. Sums have the divisor 1.
+    /// Returns the reduction of `samples` samples to f32. Sums have the divisor 1.
     ///
     /// # Errors
-    /// Channels that are no whole vectors; samples of no or 2^31 pixels; more blocks than a grid has.
+    /// Channels that are not whole vectors; samples without pixels, or of 2^31 or more; more blocks than a
+    /// grid has.
     pub fn new(
         operation: PixelOperation,
         samples: u64,
@@ -105,12 +106,12 @@ impl ReductionNhwcGeometry {
         let Ok(pixels @ 1..=0x7fff_ffff) = u32::try_from(pixels) else {
             return Err(Refusal::Needs("samples of 1 to 2^31 - 1 pixels"));
         };
-        // About the same number of vectors in each block, and whole sectors.
+        // All blocks have about the same number of vectors, in whole sectors.
         let vectors = channels / VECTOR_ELEMENTS as u32;
         let few = vectors.div_ceil(vectors.div_ceil(MAX_VECTORS));
         let block_vectors = few.next_multiple_of(SECTOR_VECTORS).min(vectors);
         let lanes = (MAX_BLOCK_THREADS / block_vectors).min(MAX_LANES);
-        // About as many pixels for a thread here as it then has parts.
+        // A thread has about the same number of pixels in this launch and in the next one.
         let of_thread = match pixels.div_ceil(lanes) {
             all @ ..=MAX_PIXELS => all,
             _ => (pixels.isqrt() / lanes).clamp(FEWEST_PIXELS, MAX_PIXELS),
@@ -143,14 +144,14 @@ impl ReductionNhwcGeometry {
         self.samples * self.pixels as u64 * self.channels as u64
     }
 
-    /// Results: one for each channel of each part, `[samples][parts][channels]`.
+    /// Number of results: one for each channel of each part, `[samples][parts][channels]`.
     #[must_use]
     #[inline(always)]
     pub const fn results(&self) -> u64 {
         self.samples * self.parts as u64 * self.channels as u64
     }
 
-    /// Launch of the kernel, if it fits a grid.
+    /// The kernel's launch; `None` if it exceeds a grid.
     #[must_use]
     pub const fn shape(&self) -> Option<LaunchShape> {
         let of_sample = self.parts as u64 * self.channel_blocks as u64;
@@ -190,7 +191,7 @@ mod tests {
             assert!(g.channel_blocks * g.block_vectors >= vectors);
             assert!((g.channel_blocks - 1) * g.block_vectors < vectors);
             let [threads, ..] = g.shape().expect("a small grid").block;
-            // A thread for each channel of a block, in the end.
+            // The last step has one thread per channel of a block.
             assert!(threads <= MAX_BLOCK_THREADS && g.lanes >= VECTOR_ELEMENTS as u32);
             assert!(g.block_vectors <= MAX_VECTORS);
             assert!(g.part_pixels <= MAX_PIXELS * g.lanes);

@@ -1,25 +1,25 @@
-//! Reasons for which kernels refuse a problem.
+//! Reasons of kernels for refusing a problem.
 
 use core::fmt;
 
 use op_spec::Quantity;
 
-/// A kernel's requirement of a number.
+/// A kernel's requirement on a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Equal to this.
+    /// The number is equal to this one.
     Is(usize),
-    /// At least this.
+    /// The number is at least this one.
     AtLeast(usize),
-    /// At most this.
+    /// The number is at most this one.
     AtMost(usize),
 }
 
-/// A kernel's requirement that a problem, or a device, does not meet.
+/// A kernel's requirement that a problem, or a device, does not fulfil.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// A number.
+    /// A requirement on a number.
     Number {
         /// The quantity.
         quantity: Quantity,
@@ -28,7 +28,7 @@ pub enum Refusal {
         /// The requirement.
         rule: Rule,
     },
-    /// Other layers than the kernel's.
+    /// The kernel computes other layers.
     Layers {
         /// The kernel's layers.
         expected: &'static str,
@@ -41,7 +41,7 @@ impl Refusal {
     /// Refuses a number that is not `expected`.
     ///
     /// # Errors
-    /// That number.
+    /// The refusal of any other number.
     pub fn unless_is(quantity: Quantity, actual: usize, expected: usize) -> Result<(), Refusal> {
         Self::unless(actual == expected, quantity, actual, Rule::Is(expected))
     }
@@ -49,7 +49,7 @@ impl Refusal {
     /// Refuses a number above `limit`.
     ///
     /// # Errors
-    /// That number.
+    /// The refusal of a larger number.
     pub fn unless_at_most(quantity: Quantity, actual: usize, limit: usize) -> Result<(), Refusal> {
         Self::unless(actual <= limit, quantity, actual, Rule::AtMost(limit))
     }
@@ -57,15 +57,15 @@ impl Refusal {
     /// Refuses a number below `limit`.
     ///
     /// # Errors
-    /// That number.
+    /// The refusal of a smaller number.
     pub fn unless_at_least(quantity: Quantity, actual: usize, limit: usize) -> Result<(), Refusal> {
         Self::unless(actual >= limit, quantity, actual, Rule::AtLeast(limit))
     }
 
-    /// Refuses a list of numbers that are not `expected`.
+    /// Refuses a list of numbers that differs from `expected`.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The refusal of the first number that differs.
     pub fn unless_are(
         name: &'static str,
         actual: &[usize],

@@ -1,15 +1,15 @@
-//! Reductions of rows: of contiguous values to one.
+//! Reductions of rows: contiguous values to one value each.
 //!
-//! A row is divided into *parts* of [`PART_ELEMENTS`], each of which a warp reduces. If there are several,
-//! what they give is a row of its own, which the next launch reduces, and so on. The parts depend on the
-//! row's length alone, so a sample's results are the same bits in any batch.
+//! A row is divided into *parts* of [`PART_ELEMENTS`]; a warp reduces each part. If there are several, their
+//! results form a row, which the next launch reduces, and so on. The parts depend on the row's length alone;
+//! a sample's results are therefore bit-identical for any batch size.
 
 use super::{ElementType, LaunchShape, WARP_THREADS};
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
+/// Minimum resident blocks per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 4;
 
 /// Elements of a row that a warp reduces.
@@ -35,7 +35,7 @@ pub struct RowGeometry {
 }
 
 impl RowGeometry {
-    /// The reduction of `rows` rows of `elements` elements to f32.
+    /// Returns the reduction of `rows` rows of `elements` elements to f32.
     #[must_use]
     pub const fn new(rows: u64, elements: u64) -> Self {
         Self {
@@ -47,13 +47,13 @@ impl RowGeometry {
         }
     }
 
-    /// Results: one for each part of each row.
+    /// Number of results: one for each part of each row.
     #[must_use]
     pub const fn results(&self) -> u64 {
         self.rows * self.parts
     }
 
-    /// Launch of the kernel.
+    /// The kernel's launch.
     #[must_use]
     pub const fn shape(&self) -> Option<LaunchShape> {
         let blocks = self.results().div_ceil(BLOCK_WARPS as u64);

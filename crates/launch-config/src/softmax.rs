@@ -10,18 +10,19 @@ use super::series::SeriesGeometry;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SoftmaxGeometry {
-    /// The values that share a sum.
+    /// The values that share a sum, as a series.
     pub series: SeriesGeometry,
-    /// Whether logarithms are taken of the results.
+    /// Whether the results are logarithms.
     pub is_log: Presence,
 }
 
 impl SoftmaxGeometry {
-    /// The argument of a softmax of a dense tensor, channels last if `is_nhwc`: then it is one of channels.
+    /// Returns the argument of a softmax of a dense tensor. If `is_nhwc`, the tensor is channels-last, and
+    /// the softmax is over the channels.
     ///
     /// # Errors
-    /// [`SpecError::BeyondKernel`] if there are more channels, values that share a sum, or elements behind
-    /// them than kernels count with 32 bits.
+    /// [`SpecError::BeyondKernel`] if the channels, the values that share a sum, or the elements behind them
+    /// exceed the 32-bit range of kernels.
     pub fn of(problem: &SoftmaxProblem, is_nhwc: bool) -> Result<Self, SpecError> {
         let quantity = Quantity::entry("input", 1);
         let channels = kernel_extent(problem.operator(), quantity, problem.channels)?;

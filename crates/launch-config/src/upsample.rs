@@ -1,8 +1,9 @@
-//! Upsampling, of dense tensors and of channels-last ones.
+//! Upsampling of NCHW and channels-last tensors.
 //!
-//! Sequences and images are volumes of one slice and one row. A *unit* is what a thread reads and writes at
-//! once: an element of a dense tensor, a vector of [`VECTOR_ELEMENTS`] channels of a channels-last one. Units
-//! are counted along the output, so that a warp's stores are side by side; neighbouring outputs read the same
+//! Images are volumes of one slice, and sequences have one row as well. A *unit* is the data of one load or
+//! store of a thread: one element of an NCHW tensor, or a vector of [`VECTOR_ELEMENTS`] channels of a
+//! channels-last one. Units are counted along the output, so that a warp's stores are contiguous.
+//! Neighbouring outputs read the same values, mostly from L1.
 //! values, mostly from L1.
 
 use op_spec::{SpecError, UpsampleAxis, UpsampleProblem};
@@ -15,21 +16,21 @@ use super::{KernelGeometry, LaunchShape, Refusal, VECTOR_ELEMENTS};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
+/// Minimum resident blocks per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 4;
 
-/// Units of the output that a thread makes.
+/// Output units of a thread.
 pub const UNITS_PER_THREAD: usize = 4;
 
-/// Units of a block, consecutive ones.
+/// Consecutive units of a block.
 pub const BLOCK_UNITS: u32 = BLOCK_THREADS * UNITS_PER_THREAD as u32;
 
-/// An upsampling of planes (or volumes) of the extents `input` to those of the extents `output`. Axes are
-/// depth, height, width.
+/// An upsampling of planes (or volumes) with the extents `input` to planes with the extents `output`. Axes
+/// are depth, height, width.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UpsampleGeometry {
-    /// Planes: samples times channels of dense tensors, samples of channels-last ones.
+    /// Planes: samples times channels of NCHW tensors, samples of channels-last ones.
     pub planes: u64,
     /// Input extents.
     pub input: [u32; 3],
@@ -37,10 +38,9 @@ pub struct UpsampleGeometry {
     pub output: [u32; 3],
     /// Units of a pixel: 1, or the vectors of its channels.
     pub pixel_units: u32,
-    /// Values that are interpolated along each axis: 2, or 1 where the axis is not there or the nearest value
-    /// is taken.
+    /// Number of interpolated values along each axis: 2, or 1 for an absent axis or in nearest mode.
     pub taps: [u32; 3],
-    /// Where the output's values come from.
+    /// The source positions of each axis.
     pub axes: [UpsampleAxis; 3],
     /// Reciprocal of the units of a pixel.
     pub pixel: Reciprocal,
@@ -53,10 +53,10 @@ pub struct UpsampleGeometry {
 }
 
 impl UpsampleGeometry {
-    /// The same upsampling of channels-last tensors of so many channels, of a dense one.
+    /// Returns the same upsampling for channels-last tensors with this number of channels.
     ///
     /// # Errors
-    /// Channels that are no whole vectors; samples of 2^31 vectors.
+    /// Channels that are not whole vectors; samples of 2^31 vectors or more.
     pub fn channels_last(self, channels: usize) -> Result<Self, Refusal> {
         let vectors = channels / VECTOR_ELEMENTS;
         if channels == 0 || !channels.is_multiple_of(VECTOR_ELEMENTS) {
@@ -78,7 +78,7 @@ impl UpsampleGeometry {
         .planned())
     }
 
-    /// The same with its derived fields computed.
+    /// Returns the same geometry with its derived fields.
     #[must_use]
     pub const fn planned(self) -> Self {
         let [_, p, q] = self.output;
@@ -113,7 +113,7 @@ impl UpsampleGeometry {
         z as u64 * p as u64 * q as u64 * self.pixel_units as u64
     }
 
-    /// Launch of the kernel, if it fits a grid.
+    /// The kernel's launch; `None` if it exceeds a grid.
     #[must_use]
     pub const fn shape(&self) -> Option<LaunchShape> {
         let units = self.planes * self.plane_units();
@@ -124,7 +124,7 @@ impl UpsampleGeometry {
 impl KernelGeometry for UpsampleProblem {
     type Geometry = UpsampleGeometry;
 
-    /// That of dense tensors.
+    /// Returns the geometry for NCHW tensors.
     fn geometry(&self) -> Result<UpsampleGeometry, SpecError> {
         let operator = "upsample";
         check_plane(operator, "input plane", &self.input, &[0; 3])?;

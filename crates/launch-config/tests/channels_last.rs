@@ -1,5 +1,5 @@
-//! Which inputs warp-specialized tiles read in place as channels-last tensors or reformat to them, and how
-//! the config changes.
+//! Channels-last inputs of warp-specialized tiles: which ones they read in place, which ones they reformat to
+//! NHWC, and the changes to the config.
 
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::Residency;
@@ -11,7 +11,7 @@ use op_spec::{Conv3dSpec, ConvSpec};
 
 use crate::HOPPER;
 
-/// A convolution to 128 channels, of filters with one slice where the input has one.
+/// Returns a convolution to 128 channels. The filter has one slice if the input has one.
 fn conv(c: usize, [d, h, w]: [usize; 3], filter: usize, spec: Conv3dSpec) -> ConvGeometry {
     let slices = 1.max(filter * (d.min(2) - 1));
     let weight = [128, c / spec.groups, slices, filter, filter];
@@ -23,7 +23,7 @@ fn config(conv: &ConvGeometry) -> GemmConfig {
         .expect("a config")
 }
 
-/// The strides of samples, channels, slices, rows and columns, with so many elements from pixel to pixel.
+/// Returns the strides of samples, channels, slices, rows and columns, with `pixel` elements between pixels.
 fn nhwc_strides(conv: &ConvGeometry, pixel: i64) -> [i64; 5] {
     let row = pixel * i64::from(conv.w);
     let slice = row * i64::from(conv.h);
@@ -51,7 +51,7 @@ fn strides_are_counted_in_k_vectors() {
     assert_eq!(k_vectors, expected);
     assert_eq!(k_vectors.sample_k_vectors(&conv), 20 * 30 * 8);
     assert_eq!(k_vectors.all_k_vectors(&conv), 2 * 20 * 30 * 8);
-    // With gaps, the last of which is not there.
+    // Pixels with a gap behind each but the last one.
     let channels_last = config(&conv).channels_last(nhwc_strides(&conv, 80), &HOPPER);
     let k_vectors = channels_last.expect("cells").geometry.k_vectors;
     assert_eq!(k_vectors.all_k_vectors(&conv), 2 * 20 * 30 * 10 - 2);
@@ -67,10 +67,10 @@ fn what_is_no_k_vector_is_reformatted() {
         strides[axis] = stride;
         strides
     };
-    // As many K-vectors that in 32 bits hardly any are left of them.
+    // The K-vectors of a sample overflow 32 bits and leave a small remainder.
     let many = |mma_steps| 8 * (1i64 << 32).div_euclid(mma_steps) + 8;
     assert!(is_taken(last));
-    // The one slice lies anywhere.
+    // The stride of an axis with one slice is irrelevant.
     assert!(is_taken(with(2, -3)));
     assert!(!is_taken([64 * 600, 600, 600, 30, 1]));
     for (axis, stride) in [
@@ -81,7 +81,7 @@ fn what_is_no_k_vector_is_reformatted() {
         (3, 30 * 64 + 4),
         (4, 68),
         (4, -64),
-        // More words of a sample than 32 bits count.
+        // A sample has more words than 32 bits count.
         (3, 1 << 33),
         (3, i64::MAX - 7),
         (3, many(19)),
@@ -104,7 +104,7 @@ fn other_formats_tiles_and_groups_are_reformatted() {
     let narrow = GemmConfig::with_tile(&conv, None, format, &HOPPER, W64N128).expect("a config");
     assert_eq!(narrow.channels_last(last, &HOPPER), None);
     let spec = Conv3dSpec::default().groups(4);
-    // Groups of 16 channels, of 12, and of 24, where a span of K-vectors would reach into the next group.
+    // Groups of 16, 12 and 24 channels. In groups of 24, a span of K-vectors would reach into the next group.
     for (channels, are_k_vectors) in [(64, true), (48, false), (96, false)] {
         let conv = self::conv(channels, [1, 20, 30], 3, spec);
         let config = config(&conv);
@@ -122,7 +122,7 @@ fn other_formats_tiles_and_groups_are_reformatted() {
 
 #[test]
 fn boxes_reach_no_further_than_a_tensor_map_lets_them() {
-    // How far a box goes along the columns, and what it leaves out of them.
+    // The extent of a box along the columns, and its column stride.
     for (columns, dilation, stride, has_nhwc_tile) in [
         (100, 20, 1, true),
         (600, 260, 1, false),
@@ -186,7 +186,7 @@ fn nothing_that_decides_about_bits_changes() {
         (conv(32, [32, 32, 32], 3, spec(2, 1)), 4),
         (conv(64, [16, 16, 16], 3, spec(1, 1)), 4),
         (conv(256, [1, 25, 38], 1, Conv3dSpec::default()), 4),
-        // Of four strips.
+        // Four strips.
         (conv(256, [1, 102, 154], 3, Conv3dSpec::default()), 4),
         (one_plane, 1),
     ] {
@@ -199,7 +199,8 @@ fn nothing_that_decides_about_bits_changes() {
             let (from, to) = (reformatted.geometry, with_nhwc_tile.geometry);
             assert_eq!(to.k_vectors.span_k_vectors, planes);
             assert_eq!(with_nhwc_tile.split_k, reformatted.split_k);
-            // The same steps in the same order: slices of the filter take turns after as many planes.
+            // The MMA steps and their order are the same: the slices of the filter change after the same
+            // number of planes.
             let slice_planes = |g: &GemmGeometry| match g.depth_k_blocks {
                 0..=1 => 0,
                 _ => g.slice_planes,
@@ -228,8 +229,8 @@ fn nothing_that_decides_about_bits_changes() {
     }
 }
 
-/// Rounding pays where each value is rounded by few blocks, and not where many have the same pixels, or boxes
-/// are single rows.
+/// Conversion in the producer pays if few blocks convert each value. It does not pay if many blocks share the
+/// pixels, or if boxes are single rows.
 #[test]
 fn f32_is_rounded_on_its_way_where_that_pays() {
     let spec = |stride| spec(stride, 1);
@@ -240,7 +241,7 @@ fn f32_is_rounded_on_its_way_where_that_pays() {
         (conv(128, [32; 3], 3, spec(1)), true),
         (conv(128, [1, 128, 128], 3, flat), true),
         (conv(1024, [16; 3], 3, spec(2)), false),
-        // Of four strips.
+        // Four strips.
         (conv(256, [1, 104, 152], 3, flat), false),
     ] {
         let format = OperandFormat::SCALED_F16;
@@ -250,7 +251,7 @@ fn f32_is_rounded_on_its_way_where_that_pays() {
         let channels_last = config.channels_last(strides, &HOPPER).expect("cells");
         assert_eq!(channels_last.pays_channels_last(&HOPPER), pays, "{conv:?}");
         let g = &channels_last.geometry;
-        // Staged tiles cover a box in whole rows.
+        // Staged tiles divide a box into whole rows.
         let [_, second, third] = g.box_axes();
         let [along_second, along_third] = g.staged_tiles.extents;
         assert!(along_second == second || along_third == 1);
@@ -262,7 +263,7 @@ fn f32_is_rounded_on_its_way_where_that_pays() {
         assert_eq!(mainloop.staged_at, layout.staged);
         assert!(layout.end <= HOPPER.shared_bytes);
     }
-    // Without a norm, and of few values.
+    // A small image with a norm, and a large volume without one.
     let small = conv(64, [1, 12, 12], 3, Conv3dSpec::default());
     let format = OperandFormat::SCALED_F16;
     let config =

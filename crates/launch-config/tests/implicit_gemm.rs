@@ -1,4 +1,4 @@
-//! Configs of the implicit GEMM: the choice of tiles, and that tiles cover the problem.
+//! Configs of the implicit GEMM: the choice of tiles, and their coverage of the problem.
 
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
@@ -14,7 +14,7 @@ const F16X2: OperandFormat = OperandFormat::F16X2;
 const SCALED_F16: OperandFormat = OperandFormat::SCALED_F16;
 const STORED: OperandFormat = OperandFormat::STORED;
 
-/// Problems of all kinds, with the pool behind them.
+/// Problems of all kinds, each with its pool.
 fn problems() -> Vec<(ConvGeometry, Option<[u32; 2]>)> {
     let plain = Conv3dSpec::default();
     let strided = |stride, padding: [usize; 3], dilation| {
@@ -135,7 +135,7 @@ fn octets_are_equally_far(config: &GemmConfig) {
     let conv = &g.conv;
     assert!(g.mma_steps.is_multiple_of(MMA_BATCH_STEPS));
     assert!(g.mma_steps >= config.format.passes * g.paired_mma_steps());
-    // The columns of taps, and how far a step's second K-vector is from its first.
+    // The column of each tap in the halo tile; a step's second K-vector is `pair_k_vectors` behind its first.
     let column = |tap: u32| {
         let w = tap * g.k_vector_columns * conv.dilation_w;
         w % conv.stride_w * g.halo_columns + w / conv.stride_w
@@ -146,7 +146,7 @@ fn octets_are_equally_far(config: &GemmConfig) {
             assert_eq!(g.planes, 1);
             let taps = 1..g.column_taps;
             taps.for_each(|tap| assert_eq!(column(tap) - column(tap - 1), k_vectors, "{config:?}"));
-            // Each column is one of a pair's, and pairs have no others.
+            // Each column belongs to a pair, and pairs have no other columns.
             let pairs = (0..g.row_pairs()).map(|pair| g.first_of_pair(pair));
             let mut of_pairs: Vec<u32> = pairs.flat_map(|first| [first, first + 1]).collect();
             of_pairs.sort_unstable();
@@ -158,7 +158,7 @@ fn octets_are_equally_far(config: &GemmConfig) {
     assert_eq!(filter_slices * g.depth_k_blocks, conv.t);
     assert_eq!(g.taps, filter_slices * conv.r * g.column_taps);
     let first_k_vector = |pixel: u32| pixel / 8 * g.octet_k_vectors + pixel % 8;
-    // The first K-vector of the window of a pixel, and how far a row of the filter is from that.
+    // The first K-vector of a pixel's window, and the distance of a filter row from it.
     let window = |[d, h, w]: [u32; 3]| match g.strips {
         0 => (d * conv.stride_d * g.halo_h + h * conv.stride_h) * g.halo_row() + w,
         strips => ((h * g.tile_d + d) * strips + w / 8) * g.halo_row() + w % 8,
@@ -182,7 +182,7 @@ fn octets_are_equally_far(config: &GemmConfig) {
             }
         }
     }
-    // The farthest tap of the last pixel, used or not.
+    // The last tap of the last pixel, used or not.
     let rows = (0..filter_slices).flat_map(|t| (0..conv.r).map(move |r| [t, r]));
     let columns = (0..g.column_taps).map(column).max().unwrap_or(0);
     let farthest = rows.map(filter_row).max().unwrap_or(0) + columns;
@@ -208,9 +208,9 @@ fn warpgroups_are_for_many_channels() {
     assert_eq!(mainloops(64, 3, &DEVICE), [Mainloop::Sm80CpAsync; 2]);
     assert_eq!(mainloops(8, 3, &HOPPER), [Mainloop::Sm80CpAsync; 2]);
     assert_eq!(mainloops(16, 1, &HOPPER), [Mainloop::Sm80CpAsync; 2]);
-    // Or for many taps of one plane, whose columns fill pairs.
+    // Many taps of one plane also use warpgroups if their columns fill pairs.
     assert!(mainloops(3, 7, &HOPPER)[0].is_warpgroup_mma());
-    // With a norm, warp-specialized tiles have more than one MMA batch of single-part values.
+    // With a norm, warp-specialized tiles need more than one MMA batch of single-part values.
     let cube = |format| {
         let shape = conv(
             [32, 8, 15, 15, 15],
@@ -229,7 +229,7 @@ fn long_sums_of_split_values_have_tiles_that_promote_accumulators() {
     for config in configs() {
         let mma_steps = config.geometry.k_blocks * config.geometry.mma_steps;
         if config.format == F16X2 && mma_steps > PROMOTION_MMA_STEPS {
-            // Chains of warpgroups start anew.
+            // Warpgroup MMA starts new accumulation chains.
             let kept_short = config.tile.mainloop.is_warpgroup_mma() || config.tile.promotes();
             assert!(kept_short, "{config:?}");
         }
@@ -248,8 +248,7 @@ fn pooled_tiles_are_whole_windows() {
     }
 }
 
-/// A 3x3 convolution of `n` square images, from 8 channels or as many as there are filters if these are more
-/// than 64.
+/// Returns a 3x3 convolution of `n` square images, with 8 input channels, or with `k` channels if `k > 64`.
 fn square(n: usize, k: usize, extent: usize) -> ConvGeometry {
     let c = if k > 64 { k } else { 8 };
     let (input, weight) = ([n, c, 1, extent, extent], [k, c, 1, 3, 3]);
@@ -270,7 +269,7 @@ fn tiles_follow_the_number_of_filters_and_of_pixels() {
     assert_eq!(tile(3, 128), M16N256);
     assert_eq!(tile(16, 32), M16N64);
     assert_eq!(tile(256, 15), M64N32);
-    // Half as large tiles, where the larger ones would leave most of the device idle in a last round.
+    // Tiles of half the size, because larger tiles would leave most of the device idle in the last round.
     assert_eq!(tile(64, 50), M32N128);
 }
 

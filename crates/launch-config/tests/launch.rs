@@ -1,4 +1,4 @@
-//! Launch shapes: everything is covered, once, by what a device can launch.
+//! Launch shapes cover all work exactly once and fit the limits of devices.
 
 use launch_config::KernelGeometry;
 use launch_config::channel_reduction::{self, ChannelReductionGeometry};
@@ -46,7 +46,7 @@ fn groups_of_no_channels_have_no_rows() {
 
 #[test]
 fn staged_parameters_have_room_for_every_plane_and_row_that_a_block_touches() {
-    // Segments of `length` that `span` elements touch if they start at each place of a segment.
+    // The number of segments of `length` that `span` elements touch, for each start within a segment.
     let most = |span: u64, length: u64| {
         let starts = (0..length.min(span)).map(|back| (length - 1 - back + span - 1) / length + 1);
         starts.max().expect("a start")
@@ -102,8 +102,8 @@ fn blocks_combine_the_moments_of_few_rows_themselves() {
         let norm = NormGeometry::new(n, channels, groups, spatial, 0.0);
         norm.apply(2).combined_moments()
     };
-    // Blocks of 4,096 elements: a row; at most three of 1,976; at most eight of 640, nine of 512, and 17 of
-    // 256.
+    // Blocks of 4,096 elements touch one row of 4,096, at most three of 1,976, eight of 640, nine of 512, and
+    // 17 of 256.
     assert_eq!(of(2, 256, 256, 4096), 64);
     assert_eq!(of(2, 256, 32, 247), 64);
     assert_eq!(of(4, 512, 512, 640), 64);
@@ -111,7 +111,7 @@ fn blocks_combine_the_moments_of_few_rows_themselves() {
     assert_eq!(of(16, 512, 512, 256), 1);
     // Rows of four elements.
     assert_eq!(of(2, 256, 256, 4), 1);
-    // No samples: nothing is too many.
+    // Without samples, no row is too many.
     assert_eq!(of(0, 256, 32, 1), 64);
 }
 
@@ -131,7 +131,7 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
     assert_eq!(u64::from(blocks), (64 * 64 * 14 * 56u64).div_ceil(1024));
 
     let small = geometry([1, 64, 15, 15], [2, 3], [1, 0], 1);
-    // The last row of stacks is not whole; blocks for every multiprocessor.
+    // The last row of stacks is incomplete; there are enough blocks for all multiprocessors.
     assert_eq!((small.task, small.plane_tasks()), (PoolTask::STACK, 2 * 5));
     assert_eq!(small.block_tasks, max_pool2d::BLOCK_THREADS);
     for other in [
@@ -148,7 +148,7 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
     }
     let norm = NormGeometry::new(64, 64, 16, 112 * 112, 0.0);
     let shared = stem.norm_shape(&norm).expect("few blocks").shared_bytes;
-    // 1024 stacks touch three planes; with splits their rows, two, as well.
+    // 1024 stacks touch three planes and, with splits, two rows.
     assert_eq!(shared, 3 * 16 + 2 * 8);
 }
 
@@ -163,7 +163,7 @@ fn channels_are_divided_only_where_positions_are_few() {
     );
     let narrow = ChannelReductionGeometry::new(1, 3, 49, true);
     assert_eq!(narrow.slices, 1, "a slice has enough channels to pay");
-    // What depends on the order of the channels has the same one in any batch.
+    // A result that depends on the order of the channels has the same order in any batch.
     let slices = |n, in_any_order| ChannelReductionGeometry::new(n, 64, 49, in_any_order).slices;
     assert_eq!((slices(100_000, true), slices(100_000, false)), (1, 8));
 }
@@ -185,8 +185,8 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
     /// The input of the benchmark problem.
     const INPUT: [usize; 5] = [128, 3, 16, 32, 32];
 
-    /// The geometry of the benchmark problem with this convolution on this input, with a norm that has a
-    /// weight and a bias or not.
+    /// Returns the geometry of the benchmark problem with this convolution and input. The norm has a weight
+    /// and a bias if `affine`.
     fn geometry_of(
         spec: Conv3dSpec,
         affine: bool,
@@ -225,7 +225,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
         assert!(4 * shared_words(SPLIT_PLANES) <= 227 * 1024);
     }
 
-    /// Blocks that share a sample of a batch of `n`, with `mma.sync` and with `wgmma`.
+    /// Returns the number of blocks that share a sample of a batch of `n`, with `mma.sync` and with `wgmma`.
     fn blocks(n: usize) -> (u32, u32) {
         let [_, sample @ ..] = INPUT;
         let [c, d, h, w] = sample;
@@ -260,7 +260,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
         assert_eq!((g.cluster_blocks(132), warpgroup::blocks(&g, 132)), (1, 1));
     }
 
-    /// A sample of this height with the largest depth.
+    /// Returns a sample of this height with the largest depth that fits.
     fn deepest(height: usize) -> Option<OneLaunch3dGeometry> {
         let mut depths = (3..=160).rev();
         depths.find_map(|depth| geometry([1, 3, depth, height, 32]))
@@ -339,7 +339,7 @@ fn planes_of_more_cells_than_32_bits_address_have_no_plan() {
         GemmConfig::new(&conv, None, OperandFormat::F16X2, &crate::AMPERE, None)
     };
     let strided = Conv3dSpec::default().stride([1, 1, 3]);
-    // A K-vector has four words. The limit is tested along each extent, and for stride phases.
+    // A K-vector has four words. The limit is checked along each extent, and for stride phases.
     for (extents, spec) in [
         ([1, 8192, 131_008], Conv3dSpec::default()),
         ([131_008, 8192, 1], Conv3dSpec::default()),

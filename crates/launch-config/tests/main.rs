@@ -1,11 +1,11 @@
-//! The tests of launch configurations, as one program.
+//! The tests of launch configurations, in one binary.
 
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::GemmDevice;
 use launch_config::{Arch, KernelGeometry};
 use op_spec::Conv3dSpec;
 
-/// A device with products of warps alone.
+/// A device with warp MMA alone.
 const AMPERE: GemmDevice = GemmDevice {
     multiprocessors: 132,
     shared_bytes: 227 * 1024,
@@ -13,13 +13,13 @@ const AMPERE: GemmDevice = GemmDevice {
     multiply_adds_per_cycle: 0,
 };
 
-/// The same with those of warpgroups.
+/// The same device with warpgroup MMA.
 const HOPPER: GemmDevice = GemmDevice {
     arch: Arch::Sm90,
     ..AMPERE
 };
 
-/// A convolution: input, filter, attributes.
+/// Returns a convolution from its input's shape, filter's shape and attributes.
 fn conv(input: [usize; 5], weight: [usize; 5], spec: Conv3dSpec) -> ConvGeometry {
     let problem = spec
         .problem(&input, &weight, None)

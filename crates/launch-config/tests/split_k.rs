@@ -1,4 +1,4 @@
-//! Sums that the blocks of a cluster split: how many blocks, of which K blocks, in which launches.
+//! Split-K over the blocks of a cluster: the number of blocks, their K blocks, and the launches.
 
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
@@ -6,8 +6,8 @@ use op_spec::Conv3dSpec;
 
 use crate::HOPPER;
 
-/// A 3x3 convolution of an image, or a 3x3x3 one of a volume, of `c` channels to `k`, which keeps its extents
-/// but for the stride.
+/// Returns a 3x3 convolution of an image, or a 3x3x3 one of a volume, of `c` channels to `k`. Padding
+/// preserves the extents up to the stride.
 fn conv(n: usize, [c, k]: [usize; 2], extents: [usize; 3], stride: usize) -> ConvGeometry {
     let depth = if extents[0] == 1 { 1 } else { 3 };
     let spec = Conv3dSpec::default()
@@ -44,7 +44,7 @@ fn few_pixels_with_long_sums_are_split_in_any_batch() {
     }
 }
 
-/// Where the batch may decide, a sample that is alone is split in more parts than one of many.
+/// If the batch size may decide, a single sample is split into more parts than a sample of a large batch.
 #[test]
 fn batches_that_may_decide_split_sums_for_themselves() {
     let split_k = |n: usize| {
@@ -108,7 +108,7 @@ fn launches_are_of_whole_clusters() {
             assert_eq!(config.split_by(4, &small), None);
         }
     }
-    // Other tiles' sums are not split, nor are short ones.
+    // Other tiles and short sums are not split.
     let conv = conv(1, [64, 64], [1, 8, 8], 1);
     for tile in launch_config::implicit_gemm::TILES {
         let config = GemmConfig::with_tile(&conv, None, OperandFormat::STORED, &HOPPER, tile);

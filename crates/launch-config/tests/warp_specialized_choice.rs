@@ -1,4 +1,4 @@
-//! Which problems take warp-specialized tiles, and which extents these have.
+//! The problems that use warp-specialized tiles, and the extents of these tiles.
 
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
@@ -7,7 +7,7 @@ use op_spec::{Conv3dSpec, ConvSpec};
 use crate::warp_specialized_tiles::{FORMATS, conv, problems};
 use crate::{AMPERE, HOPPER};
 
-/// What is chosen for a square image of `c` channels, as many filters, and this extent.
+/// Returns the chosen config for a square image of `c` channels, with `c` filters.
 fn chosen(c: usize, extent: usize, pool: Option<[u32; 2]>, device: &GemmDevice) -> GemmConfig {
     let plain = Conv3dSpec::default();
     let conv = conv([8, c, c], [1, extent, extent], [1, 3, 3], plain);
@@ -39,8 +39,8 @@ fn warp_specialized_tiles_are_for_many_channels_and_pixels() {
     }
 }
 
-/// The config that is chosen for channels, filters, extents of the input and a stride, of a filter of 3 along
-/// each axis that is longer than 1, padded to the input's extents.
+/// Returns the chosen config for these channels and filters, input extents and stride. Filters have extent 3
+/// along each axis longer than 1, and padding preserves the extents up to the stride.
 fn padded(
     [c, k]: [usize; 2],
     extents: [usize; 3],
@@ -55,8 +55,8 @@ fn padded(
     GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a config")
 }
 
-/// With the ping-pong schedule two tiles take the time of one, so few steps pay for many pixels, but not if a
-/// tile's only halo tile is large, or if a block has two or three tiles.
+/// With the ping-pong schedule, two tiles take the time of one. Few MMA steps therefore pay for many pixels,
+/// but not if a tile's only halo tile is large, or if a block has two or three tiles.
 #[test]
 fn warp_specialized_tiles_are_for_first_layers_of_many_pixels() {
     let of = |[c, k]: [usize; 2], input, filter: [usize; 3], stride: [usize; 3]| {
@@ -77,13 +77,14 @@ fn warp_specialized_tiles_are_for_first_layers_of_many_pixels() {
         for conv in [&stem, &first, &narrow] {
             assert!(is_warp_specialized(conv, format, None), "{conv:?}");
         }
-        // Of one sample there are fewer tiles than multiprocessors.
+        // One sample has fewer tiles than the device has multiprocessors.
         assert!(!is_warp_specialized(&stem, format, Some(1)));
     }
-    // The last of a block's tiles takes all of its time, but no more than that.
+    // The last of a block's tiles takes its whole time, but no more.
     let last = of([24, 192], [1, 118, 118], [1, 7, 7], [1, 3, 3]);
     assert!(is_warp_specialized(&last, OperandFormat::STORED, None));
-    // Tiles of one halo tile of 55 KB, of which shared memory holds two: two tiles for a block, and three.
+    // Tiles with a single halo tile of 55 KB, of which shared memory holds two; blocks have two or three
+    // tiles.
     for k in [64, 96] {
         let strided = of([2, k], [24; 3], [5; 3], [2; 3]);
         let is_wide = is_warp_specialized(&strided, OperandFormat::STORED, None);
@@ -109,8 +110,8 @@ fn volumes_and_planes_of_even_extents_fill_warp_specialized_tiles() {
         assert_eq!(config.tile, WARP_SPECIALIZED, "{channels:?}");
         let pixels = config.geometry.tile_pixels();
         assert_eq!(pixels, WARP_SPECIALIZED.pixels(), "{config:?}");
-        // Two pipeline stages for halo tiles are the least; three let one arrive while another waits. Sums
-        // that other blocks send may take its room.
+        // Two pipeline stages for halo tiles are the minimum. With three, one can arrive while another waits.
+        // With split-K, the partial sums of other blocks may take the third one's room.
         let mainloop = config.mainloop_config(&HOPPER).expect("a wide tile");
         let halos = if mainloop.split_k == 1 { 3 } else { 2 };
         assert!(
@@ -143,11 +144,11 @@ fn results_of_16_bits_fill_sectors_where_rows_are_long_enough() {
     ] {
         let stored = extents(channels, input, stride, OperandFormat::STORED);
         assert_eq!(stored, [1, 16, 16], "{channels:?}, {input:?}");
-        // Those of f32 do with eight neighbours, whose halo tile is smaller.
+        // Eight neighbours of f32 suffice, and their halo tile is smaller.
         let rounded = extents(channels, input, stride, OperandFormat::SCALED_F16);
         assert_eq!(rounded, [1, 32, 8], "{channels:?}, {input:?}");
     }
-    // Of rows of 24 no tile has 16 neighbours throughout.
+    // With rows of 24, no tile has 16 neighbours throughout.
     let short = extents([256, 256], [1, 24], 1, OperandFormat::STORED);
     let rounded = extents([256, 256], [1, 24], 1, OperandFormat::SCALED_F16);
     assert_eq!(short, rounded);

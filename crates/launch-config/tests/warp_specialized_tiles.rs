@@ -1,5 +1,5 @@
-//! Configs of warp-specialized tiles: where all lies in shared memory, and what depends on the number of a
-//! block's tiles.
+//! Configs of warp-specialized tiles: the layout of shared memory, and the effects of a block's number of
+//! tiles.
 
 use launch_config::Arch;
 use launch_config::conv::ConvGeometry;
@@ -22,7 +22,7 @@ pub(crate) const FORMATS: [OperandFormat; 4] = [
     OperandFormat::STORED,
 ];
 
-/// Samples, channels, filters; extents of input and filter.
+/// Returns a convolution from samples, channels and filters, and the extents of input and filter.
 pub(crate) fn conv(
     [n, c, k]: [usize; 3],
     [d, h, w]: [usize; 3],
@@ -71,7 +71,7 @@ fn warp_specialized(
     GemmConfig::with_tile(conv, None, format, device, WARP_SPECIALIZED)
 }
 
-/// Devices of different sizes and shared memories.
+/// Devices of different sizes and shared memory capacities.
 fn devices() -> impl Iterator<Item = GemmDevice> {
     let sizes = [1, 2, 3, 16, 78, 132, 148, 1000];
     let memories = [100 * 1024, 163 * 1024, 227 * 1024];
@@ -85,8 +85,8 @@ fn devices() -> impl Iterator<Item = GemmDevice> {
     })
 }
 
-/// That parts of shared memory for these pipelines are aligned, follow one another without overlapping, and
-/// end where they must.
+/// Checks that the parts of shared memory for this mainloop are aligned, do not overlap, and end within the
+/// capacity.
 fn lies_apart(config: &GemmConfig, mainloop: MainloopConfig, shared_bytes: u32) {
     let (g, parts) = (&config.geometry, config.format.parts);
     let at = g.warp_specialized_layout(config.format, mainloop);
@@ -162,7 +162,7 @@ fn shared_memory_holds_all_parts_side_by_side_and_two_stages_of_each_pipeline() 
             assert_eq!(config.shared_bytes(&device), layout.end);
         }
     }
-    // The rows have some for which memory is short, and some whose filters stay.
+    // The cases include short memory, and resident as well as streamed filters.
     assert_eq!(min[0], 2);
     assert_eq!(stay, [true; 2]);
 }
@@ -344,7 +344,7 @@ fn blocks_are_of_whole_sets_and_do_every_tile() {
 
 #[test]
 fn neighbouring_channels_of_a_row_and_a_group_share_moments() {
-    // Of images of this extent, which tiles of 16 by 16 leave two moments each.
+    // Images of this extent; tiles of 16 by 16 pixels leave two moments each.
     let of = |[groups, k]: [usize; 2], extent, tile, row_channels| {
         let spec = Conv3dSpec::default().groups(groups).padding([0, 1, 1]);
         let conv = conv([3, 16 * groups, k], [1, extent, extent], [1, 3, 3], spec);
@@ -356,8 +356,8 @@ fn neighbouring_channels_of_a_row_and_a_group_share_moments() {
         assert_eq!(without_norm.moment_elements(), elements);
         channels
     };
-    // 32 moments of each channel: as many become one as leave a row 64, up to those of a warp; of longer rows
-    // none.
+    // Each channel has 32 moments. As many channels share moments as leave a row 64 moments, up to the number
+    // that a warp combines. Channels of longer rows share none.
     let without_norm = [1, 256];
     for (row_channels, together) in [(1, 1), (2, 1), (4, 2), (8, 4), (16, 8), (32, 16), (64, 1)] {
         assert_eq!(
@@ -365,18 +365,18 @@ fn neighbouring_channels_of_a_row_and_a_group_share_moments() {
             together
         );
     }
-    // Two of each: of few channels none is one with others.
+    // Each channel has two moments. Channels of short rows share none.
     assert_eq!(of(without_norm, 16, WARP_SPECIALIZED, 32), 1);
     assert_eq!(of(without_norm, 16, WARP_SPECIALIZED, 64), 2);
-    // A warp has no filters of two groups, and rows are of whole ones. Eight of each.
+    // A warp has no filters of two groups, and rows consist of whole shares. Each channel has eight moments.
     assert_eq!(of([2, 48], 32, WARP_SPECIALIZED, 24), 4);
     assert_eq!(of([2, 20], 32, WARP_SPECIALIZED, 10), 2);
     assert_eq!(of([2, 18], 32, WARP_SPECIALIZED, 9), 1);
-    // Fifty of each, of which those of eight channels would be one: the third row has channels of both
-    // groups.
+    // Each channel has fifty moments, and eight channels would share them. In the second case, the third row
+    // has channels of both groups.
     assert_eq!(of([2, 48], 80, WARP_SPECIALIZED, 8), 8);
     assert_eq!(of([2, 40], 80, WARP_SPECIALIZED, 8), 1);
-    // Other tiles are combined filter by filter.
+    // Other tiles have separate moments for each filter.
     assert_eq!(of(without_norm, 32, W64N128, 16), 1);
 }
 
@@ -389,7 +389,7 @@ fn filters_fill_a_step() {
             .flat_map(|(k, k_vector)| (0..words).map(move |word| filter_word(k, k_vector, word)))
     };
     for k in 0..WARP_SPECIALIZED.filters() {
-        // A filter's line, whose halves are exchanged in every second set of four filters.
+        // A filter's K-vectors; their halves are exchanged in every second set of four filters.
         let first = MMA_STEP_K_VECTORS * words * k;
         let [one, other] = [first..first + words, first + words..first + 2 * words];
         match k / 4 % 2 {

@@ -9,7 +9,7 @@ use crate::{AMPERE, HOPPER, conv};
 
 const STORE: EpilogueKind = EpilogueKind::STORE;
 
-/// Without a norm, tiles are those whose kernels have a NaN/Inf fix-up pass, and there are no moments.
+/// Without a norm, only tiles whose kernels have a NaN/Inf fix-up pass are used, and there are no moments.
 #[test]
 fn convolutions_alone_take_tiles_that_end_results() {
     for device in [AMPERE, HOPPER] {
@@ -42,7 +42,7 @@ fn convolutions_alone_take_tiles_that_end_results() {
     }
 }
 
-/// A tile of 64 filters would be half empty, unless its filters make two outputs each.
+/// A tile of 64 filters would be half empty, unless each filter makes two outputs.
 #[test]
 fn few_filters_of_scaled_f16_f32_take_a_small_tile_that_ends_results() {
     for device in [AMPERE, HOPPER] {

@@ -37,7 +37,7 @@ impl ArithmeticOp {
         }
     }
 
-    /// The operation itself.
+    /// Computes the operation.
     #[must_use]
     pub fn of(self, x: f64, other: f64) -> f64 {
         match self {
@@ -48,8 +48,8 @@ impl ArithmeticOp {
         }
     }
 
-    /// The gain and the shift of `fma(gain, x, shift)`, which is the operation with this operand. A gain of 1
-    /// and a shift of -0 change neither a value nor its sign.
+    /// Returns the gain and the shift of `fma(gain, x, shift)`, which equals the operation with the operand
+    /// `other`. A gain of 1 and a shift of -0 change neither a value nor its sign.
     #[must_use]
     pub const fn gain_and_shift(self, other: f64) -> [f64; 2] {
         match self {
@@ -74,17 +74,17 @@ pub struct ArithmeticSpec {
 }
 
 impl ArithmeticSpec {
-    /// An operation, which is all that there is to say.
+    /// Returns the specification of an operation. There are no other attributes.
     #[must_use]
     pub const fn new(operation: ArithmeticOp) -> Self {
         Self { operation }
     }
 
-    /// Checks the shape of the other operand: that of the input, of any rank, or one that PyTorch broadcasts
-    /// to it and that has one element, or one for each channel.
+    /// Checks the shape of the other operand. It is either the shape of the input, of any rank, or a shape
+    /// that PyTorch broadcasts to it, with one element or one for each channel.
     ///
     /// # Errors
-    /// Another shape.
+    /// Any other shape.
     pub fn problem(
         &self,
         input: &[usize],
@@ -96,7 +96,7 @@ impl ArithmeticSpec {
         }
     }
 
-    /// The problem with an operand of the input's shape.
+    /// Returns the problem with an operand of the input's shape.
     pub(crate) fn elementwise(&self, input: &[usize]) -> Result<ArithmeticProblem, SpecError> {
         let elements = elements(self.operation.name(), "input", input)?;
         Ok(ArithmeticProblem {
@@ -105,7 +105,7 @@ impl ArithmeticSpec {
         })
     }
 
-    /// The problem with an operand that is broadcast.
+    /// Returns the problem with a broadcast operand.
     pub(crate) fn broadcast(
         &self,
         input: &[usize],
@@ -156,13 +156,14 @@ impl ArithmeticSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArithmeticOperand {
-    /// A value for each element; so many there are.
+    /// A value for each element; the number is that of the elements.
     Elements(usize),
     /// A value for each channel, or one for all.
     Channels {
-        /// Shape of input and output. With one value, an input of rank under 2 is one channel of one sample.
+        /// Shape of input and output. With a single value, an input of rank under 2 counts as one channel of
+        /// one sample.
         shape: ChannelShape,
-        /// Values: 1, or the channels.
+        /// Number of values: 1, or the number of channels.
         values: usize,
     },
 }
@@ -178,7 +179,7 @@ pub struct ArithmeticProblem {
 }
 
 impl ArithmeticProblem {
-    /// An operation with a value for each channel.
+    /// Returns the problem of an operation with a value for each channel.
     #[must_use]
     pub const fn of_channels(operation: ArithmeticOp, shape: ChannelShape) -> Self {
         Self {

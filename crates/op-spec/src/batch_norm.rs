@@ -1,4 +1,4 @@
-//! Batch normalisation: every channel by statistics that are known before, or by those of the batch.
+//! Batch normalisation of every channel, by running statistics or by those of the batch.
 
 use crate::error::{SpecError, check_eps};
 use crate::group_norm::GroupNormProblem;
@@ -12,12 +12,12 @@ const OPERATOR: &str = "batch_norm";
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BatchNormSpec {
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
-    /// Whether the batch's statistics count even where there are running ones, which it then renews.
+    /// Whether the batch's statistics are used even if there are running ones, which the batch then updates.
     pub training: bool,
-    /// The weight of the batch's statistics in the new running ones. PyTorch's `None`, an average over all
-    /// batches, is for norms that renew nothing.
+    /// The weight of the batch statistics in the updated running statistics. PyTorch's `None`, an average
+    /// over all batches, is accepted only for norms that update no statistics.
     pub momentum: Option<f64>,
 }
 
@@ -34,20 +34,20 @@ impl Default for BatchNormSpec {
 
 setters! {
     [] BatchNormSpec {
-        /// With this number added to the variance.
+        /// Sets the number added to the variance.
         eps(eps: f64) |spec| spec.eps = eps;
-        /// With the batch's statistics, which renew running ones, or at inference.
+        /// Selects training (batch statistics, which update the running ones) or inference.
         training(training: bool) |spec| spec.training = training;
-        /// With this weight of the batch's statistics in the new running ones.
+        /// Sets the weight of the batch statistics in the updated running statistics.
         momentum(momentum: impl Into<Option<f64>>) |spec| spec.momentum = momentum.into();
     }
 }
 
 impl BatchNormSpec {
-    /// Checks what no input can make up for.
+    /// Checks the attributes before any input shape is known.
     ///
     /// # Errors
-    /// An `eps` of 0, NaN or a negative one; in training, no momentum, an infinite or NaN one.
+    /// An `eps` that is 0, negative or NaN; in training, an absent, infinite or NaN momentum.
     pub fn check(&self) -> Result<(), SpecError> {
         check_eps(OPERATOR, self.eps, false)?;
         match self.momentum {
@@ -61,15 +61,16 @@ impl BatchNormSpec {
     }
 
     /// Checks the attributes against the shapes of the input (any rank from 2), of the running mean and
-    /// variance, and of the optional weight and bias. Without running statistics those of the batch count.
+    /// variance, and of the optional weight and bias. Without running statistics, the batch's statistics are
+    /// used.
     ///
     /// Empty batches and empty images are accepted and give empty outputs. At inference a single value per
-    /// channel is normalised like any other: statistics are not the input's.
+    /// channel is accepted: the statistics do not depend on the input.
     ///
     /// # Errors
-    /// Rank under 2; statistics or parameters that are not one value per channel; an `eps` of 0, NaN or a
-    /// negative one; in training, no momentum, an infinite or NaN one; a single value per channel where its
-    /// statistics count.
+    /// Rank under 2; statistics or parameters that are not one value per channel; an `eps` that is 0,
+    /// negative or NaN; in training, an absent, infinite or NaN momentum; a single value per channel if the
+    /// batch's statistics are used.
     pub fn problem(
         &self,
         input: &[usize],
@@ -112,23 +113,23 @@ impl BatchNormSpec {
 pub struct BatchNormProblem {
     /// Shape of input and output.
     pub shape: ChannelShape,
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
-    /// Whether the statistics are the batch's. Weight and bias are the first parameters then, and running
-    /// statistics the last ones; at inference it is the other way round.
+    /// Whether the statistics are the batch's. Weight and bias are then the first parameters, and running
+    /// statistics the last ones; at inference the order is reversed.
     pub of_batch: bool,
-    /// The weight of the batch's statistics in the new running ones, if it renews such.
+    /// The weight of the batch statistics in the updated running statistics, if the norm updates any.
     pub momentum: Option<f64>,
-    /// Whether the normalised values are multiplied by one value per channel.
+    /// Whether there is a weight: one factor per channel for the normalised values.
     pub weight: bool,
-    /// Whether one value per channel is added at the end.
+    /// Whether there is a bias: one summand per channel after the weight.
     pub bias: bool,
 }
 
 impl BatchNormProblem {
-    /// `y = gain * x + shift` of a channel with these parameters: `gain = weight / sqrt(running_var + eps)`
-    /// and `shift = bias - running_mean * gain`, by what takes the square root. An absent weight is 1, an
-    /// absent bias 0.
+    /// Computes `gain` and `shift` of `y = gain * x + shift` for a channel with these parameters:
+    /// `gain = weight / sqrt(running_var + eps)` and `shift = bias - running_mean * gain`. The function
+    /// `sqrt` computes the square root. An absent weight is 1, an absent bias 0.
     #[must_use]
     pub fn gain_and_shift(
         &self,
@@ -139,15 +140,16 @@ impl BatchNormProblem {
         [gain, bias - mean * gain]
     }
 
-    /// A running statistic renewed by the batch's, `(1 - momentum) * running + momentum * of_batch`; it stays
-    /// where none is renewed.
+    /// Returns the updated running statistic, `(1 - momentum) * running + momentum * of_batch`. A norm that
+    /// updates none returns `running`.
     #[must_use]
     pub fn renewed(&self, running: f64, of_batch: f64) -> f64 {
         let momentum = self.momentum.unwrap_or(0.0);
         (1.0 - momentum) * running + momentum * of_batch
     }
 
-    /// The norm by the batch's statistics as a norm of groups, which are the channels of all samples.
+    /// Returns the norm by the batch's statistics as a group norm, with one group for each channel of all
+    /// samples.
     #[must_use]
     pub fn as_group_norm(&self) -> GroupNormProblem {
         GroupNormProblem {
@@ -186,33 +188,33 @@ pub(crate) mod layer {
     pub struct BatchNormLayer {
         /// Prefix of its parameters: `name.running_mean`, `name.running_var`, `name.weight`, `name.bias`.
         pub name: String,
-        /// Eps, and whether and how the batch renews running statistics.
+        /// Eps, and whether and how a batch updates the running statistics.
         pub attributes: BatchNormSpec,
-        /// Whether it has a weight and a bias.
+        /// Whether the norm has a weight and a bias.
         pub affine: bool,
-        /// Whether it has running statistics; without them those of the batch count.
+        /// Whether the norm has running statistics; without them, it uses the batch's.
         pub track_running_stats: bool,
     }
 
     setters! {
         [] BatchNormLayer {
-            /// With these attributes.
+            /// Sets all attributes.
             attributes(attributes: BatchNormSpec) |layer| layer.attributes = attributes;
-            /// With this number added to the variance.
+            /// Sets the number added to the variance.
             eps(eps: f64) |layer| layer.attributes.eps = eps;
-            /// With the batch's statistics, which renew the running ones, or at inference.
+            /// Selects training (batch statistics, which update the running ones) or inference.
             training(training: bool) |layer| layer.attributes.training = training;
-            /// With this weight of the batch's statistics in the new running ones.
+            /// Sets the weight of the batch statistics in the updated running statistics.
             momentum(momentum: impl Into<Option<f64>>) |layer| layer.attributes.momentum = momentum.into();
-            /// With weight and bias, or without.
+            /// Sets whether the norm has a weight and a bias.
             affine(affine: bool) |layer| layer.affine = affine;
-            /// With running statistics, or without, by those of each batch.
+            /// Sets whether the norm has running statistics; without them, it uses those of each batch.
             track_running_stats(track: bool) |layer| layer.track_running_stats = track;
         }
     }
 
     impl BatchNormLayer {
-        /// Whether the statistics are the batch's: in training, and without running ones.
+        /// Whether the statistics are the batch's: in training, and without running statistics.
         #[must_use]
         pub const fn is_by_batch(&self) -> bool {
             self.attributes.training || !self.track_running_stats
@@ -220,7 +222,7 @@ pub(crate) mod layer {
     }
 
     impl Layer {
-        /// A batch norm at inference with PyTorch's defaults: eps 1e-5, weight and bias.
+        /// Returns a batch norm at inference with PyTorch's defaults: eps 1e-5, weight and bias.
         #[must_use]
         pub fn batch_norm(name: impl Into<String>) -> BatchNormLayer {
             BatchNormLayer {
@@ -317,7 +319,7 @@ pub(crate) mod layer {
     }
 
     impl super::BatchNormProblem {
-        /// The part of a normal form that the layer can be.
+        /// Returns the layer's role in a normal form.
         pub(crate) fn role(self) -> Role {
             match self.of_batch {
                 true => Role::Norm(self.as_group_norm()),

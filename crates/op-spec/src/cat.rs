@@ -1,4 +1,4 @@
-//! Values one behind the other along an axis.
+//! Concatenation of values along an axis.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,11 +11,11 @@ use crate::shape::AxisShape;
 
 const OPERATOR: &str = "cat";
 
-/// Values one behind the other along the axis `dim`; see
+/// Concatenates values along the axis `dim`; see
 /// [`torch.cat`](https://docs.pytorch.org/docs/stable/generated/torch.cat.html).
 ///
-/// *Shapes*: all values have the same extents but for the axis `dim`, whose extents add up; the batch, axis
-/// 0, is refused. *Numerics*: none; every value is passed on as it is, NaN among them.
+/// *Shapes*: all values have the same extents except on the axis `dim`, whose extents add up. Axis 0, the
+/// batch, is refused. *Numerics*: none; every value is copied unchanged, including NaN.
 ///
 /// ```
 /// # use op_spec as convfuse;
@@ -32,15 +32,16 @@ const OPERATOR: &str = "cat";
 #[serde(deny_unknown_fields, expecting = "an object of attributes")]
 #[non_exhaustive]
 pub struct CatLayer {
-    /// The names of the values behind the first operand: in a [`Graph`](crate::graph::Graph) any, in a
-    /// [`Chain`](crate::graph::Chain) further inputs. Further inputs have the shape of the first operand.
+    /// The names of the operands behind the first one. In a [`Graph`](crate::graph::Graph) they are any
+    /// values, in a [`Chain`](crate::graph::Chain) further inputs. Further inputs have the shape of the first
+    /// operand.
     pub inputs: Vec<String>,
-    /// The axis, counted from 0 for the batch, which is refused: 1 for the channels.
+    /// The axis of the concatenation, such as 1 for the channels. Axis 0, the batch, is refused.
     pub dim: usize,
 }
 
 impl Layer {
-    /// The first operand and, behind it, the values of these names, along the axis `dim`; see [`CatLayer`].
+    /// Concatenates the first operand and the values of these names along the axis `dim`; see [`CatLayer`].
     #[must_use]
     pub fn cat(inputs: impl IntoIterator<Item = impl Into<String>>, dim: usize) -> Layer {
         Layer::Cat(CatLayer {
@@ -50,11 +51,11 @@ impl Layer {
     }
 }
 
-/// Values one behind the other along an axis.
+/// A concatenation whose operands fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CatProblem {
-    /// The output, with the extents of all values in sum.
+    /// The output's shape; its `extent` is the sum over all operands.
     pub shape: AxisShape,
     /// The axis.
     pub dim: usize,
@@ -66,7 +67,7 @@ impl GraphLayer for CatLayer {
     }
 
     fn needs_batch(&self) -> bool {
-        // The axis is counted from the batch.
+        // `dim` counts the batch as axis 0.
         true
     }
 

@@ -28,13 +28,13 @@ use crate::window::Window;
 pub struct ConvSpec<const D: usize> {
     /// Step between windows on each axis.
     pub stride: [usize; D],
-    /// How far windows reach beyond the input on each axis.
+    /// Extent of the padding on each axis.
     pub padding: Padding<D>,
-    /// What they meet there.
+    /// Values of the padding.
     pub padding_mode: PaddingMode,
     /// Step between the elements of a window on each axis.
     pub dilation: [usize; D],
-    /// Independent convolutions that input and output channels are split into.
+    /// Number of independent convolutions among which the channels are divided.
     pub groups: usize,
 }
 
@@ -46,7 +46,7 @@ pub type Conv2dSpec = ConvSpec<2>;
 pub type Conv3dSpec = ConvSpec<3>;
 
 impl<const D: usize> Default for ConvSpec<D> {
-    /// PyTorch's defaults: every window, no padding, no gaps, one group.
+    /// PyTorch's defaults: stride 1, no padding, dilation 1, one group.
     fn default() -> Self {
         Self {
             stride: [1; D],
@@ -60,21 +60,21 @@ impl<const D: usize> Default for ConvSpec<D> {
 
 setters! {
     [const D: usize] ConvSpec<D> {
-        /// With this step between windows.
+        /// Sets the step between windows.
         stride(stride: impl Into<PerAxis<D>>) |spec| spec.stride = stride.into().0;
-        /// With this padding: elements on both sides of all axes or of each, or a [`Padding`].
+        /// Sets the padding: elements on both sides of all axes or of each axis, or a [`Padding`].
         padding(padding: impl Into<Padding<D>>) |spec| spec.padding = padding.into();
-        /// With padding of this kind.
+        /// Sets the padding mode.
         padding_mode(mode: PaddingMode) |spec| spec.padding_mode = mode;
-        /// With this step between the elements of a window.
+        /// Sets the step between the elements of a window.
         dilation(dilation: impl Into<PerAxis<D>>) |spec| spec.dilation = dilation.into().0;
-        /// With this number of groups.
+        /// Sets the number of groups.
         groups(groups: usize) |spec| spec.groups = groups;
     }
 }
 
 impl<const D: usize> ConvSpec<D> {
-    /// Name in errors.
+    /// The operator's name in errors.
     pub const OPERATOR: &'static str = match D {
         0 => "linear",
         1 => "conv1d",
@@ -99,7 +99,7 @@ impl<const D: usize> ConvSpec<D> {
         check_channels(Self::OPERATOR, self.groups, [in_channels, out_channels])
     }
 
-    /// Checks what no input can make up for.
+    /// Checks attributes, channels and filter extents before any input shape is known.
     ///
     /// # Errors
     /// Stride, dilation, groups, channels or a filter extent of 0; channels that groups do not divide;
@@ -120,13 +120,14 @@ impl<const D: usize> ConvSpec<D> {
 
     /// Checks the attributes against the shapes of input, filter and bias.
     ///
-    /// An empty batch is accepted and gives an empty output. An input without channels is refused;
-    /// PyTorch answers it with an output without channels, whatever `out_channels` is.
+    /// An empty batch is accepted and gives an empty output. An input without channels is refused; PyTorch
+    /// returns an output without channels for it, whatever `out_channels` is.
     ///
     /// # Errors
     /// Wrong ranks; stride, dilation, groups or a filter extent of 0; channels that groups do not divide;
     /// tensors that disagree; a dilated filter larger than the padded input; an empty image; padding `same`
-    /// with a stride; padding beyond what its mode can do (reflect: less than the extent, circular: no more);
+    /// with a stride; padding beyond the limit of its mode (reflect: less than the extent, circular: no
+    /// more);
     /// outputs beyond [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
     pub fn problem(
         &self,
@@ -218,8 +219,8 @@ pub(crate) fn check_channels(
     Ok(())
 }
 
-/// Extents of a volume, which are `absent` on the axes that `values` lack: the last axis is that of columns
-/// in any dimension.
+/// Returns the three extents of a volume; leading axes that `values` lacks are `absent`. The last axis is the
+/// columns for any number of dimensions.
 pub(crate) fn lifted<const D: usize>(absent: usize, values: [usize; D]) -> [usize; 3] {
     let mut volume = [absent; 3];
     volume[3 - D..].copy_from_slice(&values);
@@ -227,7 +228,8 @@ pub(crate) fn lifted<const D: usize>(absent: usize, values: [usize; D]) -> [usiz
 }
 
 impl<const D: usize> ConvProblem<D> {
-    /// The same convolution of volumes: images are one voxel deep, sequences one voxel high as well.
+    /// Returns the same convolution of volumes: images are one voxel deep, and sequences are one voxel high
+    /// as well.
     #[must_use]
     pub fn as_conv3d(&self) -> ConvProblem<3> {
         ConvProblem {
@@ -252,7 +254,7 @@ impl<const D: usize> ConvProblem<D> {
     }
 }
 
-/// Two leading extents and the spatial ones, each as a slice.
+/// Splits a shape into its two leading extents and the spatial ones, each as a slice.
 fn split<'a, const D: usize>(
     tensor: &'static str,
     shape: &'a [usize],
@@ -286,13 +288,13 @@ pub struct ConvProblem<const D: usize> {
     pub output: [usize; D],
     /// Step between windows.
     pub stride: [usize; D],
-    /// Zeros on both sides.
+    /// Zeros on both sides of each axis.
     pub padding: [usize; D],
-    /// What is put around the input first, where zeros on both sides are not what is asked for.
+    /// The separate padding step, if the padding is not zeros of equal width on both sides.
     pub pad: Option<Pad<D>>,
     /// Step between the elements of a window.
     pub dilation: [usize; D],
-    /// Independent convolutions.
+    /// Number of independent convolutions (groups).
     pub groups: usize,
     /// Whether a bias is added.
     pub bias: bool,

@@ -25,15 +25,15 @@ use crate::shape::{Shape, elements, same_shape};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ConvTransposeSpec<const D: usize> {
-    /// Output elements from one input element's products to those of the next, on each axis.
+    /// The step in the output from one input element's products to the next one's, on each axis.
     pub stride: [usize; D],
-    /// Elements that both ends of each axis of the output lack.
+    /// Elements cut off at both ends of each axis of the output.
     pub padding: [usize; D],
-    /// Elements that the end of each axis of the output has besides.
+    /// Elements added at the end of each axis of the output.
     pub output_padding: [usize; D],
     /// Step between the elements of a filter on each axis.
     pub dilation: [usize; D],
-    /// Independent convolutions that input and output channels are split into.
+    /// Number of independent convolutions among which the channels are divided.
     pub groups: usize,
 }
 
@@ -45,7 +45,7 @@ pub type ConvTranspose2dSpec = ConvTransposeSpec<2>;
 pub type ConvTranspose3dSpec = ConvTransposeSpec<3>;
 
 impl<const D: usize> Default for ConvTransposeSpec<D> {
-    /// PyTorch's defaults: stride 1, no padding, no gaps, one group.
+    /// PyTorch's defaults: stride 1, no padding, dilation 1, one group.
     fn default() -> Self {
         Self {
             stride: [1; D],
@@ -59,21 +59,21 @@ impl<const D: usize> Default for ConvTransposeSpec<D> {
 
 setters! {
     [const D: usize] ConvTransposeSpec<D> {
-        /// With this step in the output.
+        /// Sets the stride: the step in the output from one input element's products to the next one's.
         stride(stride: impl Into<PerAxis<D>>) |spec| spec.stride = stride.into().0;
-        /// With so many elements less at both ends of all axes or of each.
+        /// Sets the number of elements cut off at both ends of all axes or of each axis.
         padding(padding: impl Into<PerAxis<D>>) |spec| spec.padding = padding.into().0;
-        /// With so many elements more at the end of all axes or of each.
+        /// Sets the number of elements added at the end of all axes or of each axis.
         output_padding(more: impl Into<PerAxis<D>>) |spec| spec.output_padding = more.into().0;
-        /// With this step between the elements of a filter.
+        /// Sets the step between the elements of a filter.
         dilation(dilation: impl Into<PerAxis<D>>) |spec| spec.dilation = dilation.into().0;
-        /// With this number of groups.
+        /// Sets the number of groups.
         groups(groups: usize) |spec| spec.groups = groups;
     }
 }
 
 impl<const D: usize> ConvTransposeSpec<D> {
-    /// Name in errors.
+    /// The operator's name in errors.
     pub const OPERATOR: &'static str = match D {
         1 => "conv_transpose1d",
         2 => "conv_transpose2d",
@@ -81,7 +81,7 @@ impl<const D: usize> ConvTransposeSpec<D> {
         _ => "conv_transpose",
     };
 
-    /// Checks what no input can make up for.
+    /// Checks attributes, channels and filter extents before any input shape is known.
     ///
     /// # Errors
     /// Stride, dilation, groups, channels or a filter extent of 0; channels that groups do not divide;
@@ -121,8 +121,8 @@ impl<const D: usize> ConvTransposeSpec<D> {
     /// An empty batch is accepted and gives an empty output. An input without channels is refused.
     ///
     /// # Errors
-    /// As [`check`](Self::check); wrong ranks; tensors that disagree; an empty image; padding that leaves no
-    /// output; outputs beyond [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
+    /// The errors of [`check`](Self::check); wrong ranks; tensors that disagree; an empty image; padding that
+    /// leaves no output; outputs beyond [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
     pub fn problem(
         &self,
         input: &[usize],
@@ -181,7 +181,7 @@ impl<const D: usize> ConvTransposeSpec<D> {
         Ok(problem)
     }
 
-    /// `(input - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`.
+    /// Computes `(input - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`.
     fn output_extent(
         &self,
         axis: usize,
@@ -226,21 +226,21 @@ pub struct ConvTransposeProblem<const D: usize> {
     pub kernel_size: [usize; D],
     /// Output extents, `(z,) (p,) q`.
     pub output: [usize; D],
-    /// Output elements from one input element's products to those of the next.
+    /// The step in the output from one input element's products to the next one's.
     pub stride: [usize; D],
-    /// Elements that both ends of the output lack.
+    /// Elements cut off at both ends of each axis of the output.
     pub padding: [usize; D],
     /// Step between the elements of a filter.
     pub dilation: [usize; D],
-    /// Independent convolutions.
+    /// Number of independent convolutions (groups).
     pub groups: usize,
     /// Whether a bias is added.
     pub bias: bool,
 }
 
 impl<const D: usize> ConvTransposeProblem<D> {
-    /// The same transposed convolution of volumes: images are one voxel deep, sequences one voxel high as
-    /// well.
+    /// Returns the same transposed convolution of volumes: images are one voxel deep, and sequences are one
+    /// voxel high as well.
     #[must_use]
     pub fn as_conv_transpose3d(&self) -> ConvTransposeProblem<3> {
         ConvTransposeProblem {
@@ -288,13 +288,14 @@ impl<const D: usize> ConvTransposeProblem<D> {
         self.k / self.groups
     }
 
-    /// Filter elements per pair of channels.
+    /// Filter elements per pair of an input and an output channel.
     #[must_use]
     pub fn taps(&self) -> usize {
         self.kernel_size.iter().product()
     }
 
-    /// Multiplications of the whole convolution, those of the elements that the padding removes included.
+    /// Multiply-adds of the whole transposed convolution, including those for elements that the padding
+    /// removes.
     #[must_use]
     pub fn multiply_adds(&self) -> u128 {
         self.input_shape().elements() as u128 * (self.k_per_group() * self.taps()) as u128

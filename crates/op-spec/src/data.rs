@@ -1,14 +1,14 @@
 //! Reproducible values: the same numbers on every machine, in every release, in any order.
 //!
-//! Element `i` of seed `s` depends on `s` and `i` alone (a counter through SplitMix64), so a full-size input
-//! need not be stored: any part of it can be made where it is needed. Every bit of a seed counts; the upper
-//! 32 mix the numbers of the lower 32 once more, so that seeds below 2^32 have the numbers that they had when
-//! only these counted.
+//! Element `i` of seed `s` depends on `s` and `i` alone (a counter through SplitMix64). A full-size input
+//! need not be stored: any part of it can be computed where it is needed. Every bit of a seed counts. The
+//! upper 32 bits mix the numbers of the lower 32 once more; seeds below 2^32 thus keep the numbers of older
+//! versions, which ignored the upper bits.
 
 extern crate std;
 
-/// SplitMix64's output for state `state`: Steele, Lea and Flood, *Fast splittable pseudorandom
-/// number generators*, OOPSLA 2014.
+/// Returns SplitMix64's output for state `state`: Steele, Lea and Flood, *Fast splittable pseudorandom number
+/// generators*, OOPSLA 2014.
 #[must_use]
 pub const fn splitmix64(state: u64) -> u64 {
     let z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -17,8 +17,8 @@ pub const fn splitmix64(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Element `index` of the sequence of `seed`: 24 random bits as a fraction in [0, 1), which is
-/// exact in f32.
+/// Returns element `index` of the sequence of `seed`: 24 random bits as a fraction in [0, 1), which is exact
+/// in f32.
 #[must_use]
 pub const fn uniform(seed: u64, index: u64) -> f32 {
     let of_lower = splitmix64((seed << 32).wrapping_add(index));
@@ -29,13 +29,13 @@ pub const fn uniform(seed: u64, index: u64) -> f32 {
     (bits >> 40) as f32 / (1 << 24) as f32
 }
 
-/// The same, in [-1, 1).
+/// Returns a value like [`uniform`], but in [-1, 1).
 #[must_use]
 pub const fn signed(seed: u64, index: u64) -> f32 {
     uniform(seed, index) * 2.0 - 1.0
 }
 
-/// A normally distributed value, mean 0 and deviation 1 (Box and Muller's transform).
+/// Returns a normally distributed value, mean 0 and deviation 1 (Box and Muller's transform).
 #[must_use]
 pub fn normal(seed: u64, index: u64) -> f32 {
     // 1 - u lies in (0, 1], so its logarithm is finite.
@@ -73,7 +73,7 @@ mod tests {
         }
     }
 
-    /// What golden files and records were made from.
+    /// Golden files and records contain these values.
     #[test]
     fn seeds_of_32_bits_give_the_values_that_they_always_gave() {
         for seed in [0, 1, 7, 1 << 31, u64::from(u32::MAX)] {

@@ -1,14 +1,14 @@
-//! The one error of this crate, worded `operator: what is actual, rule limit`.
+//! The error of this crate, worded `operator: quantity is actual, rule limit`.
 
 use core::fmt;
 
-/// An attribute or extent by its public name, with the axis where it has several.
+/// An attribute or extent under its public name, with an axis if it is a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quantity {
     /// PyTorch's name, such as `stride` or `num_groups`.
     pub name: &'static str,
-    /// Index into the attribute or shape, where it is a list.
+    /// Index into the attribute or shape, if it is a list.
     pub axis: Option<usize>,
 }
 
@@ -39,15 +39,15 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// How many dimensions a tensor must have.
+/// A rule for the rank of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RankRule {
-    /// This many.
+    /// Exactly this rank.
     Exactly(usize),
-    /// This many or more.
+    /// This rank or a higher one.
     AtLeast(usize),
-    /// This many or fewer.
+    /// This rank or a lower one.
     AtMost(usize),
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for RankRule {
     }
 }
 
-/// Refuses another axis than that of the channels.
+/// Refuses any axis but the channels.
 #[cfg(feature = "graph")]
 pub(crate) fn channels_alone(operator: &'static str, dim: usize) -> Result<(), SpecError> {
     match dim {
@@ -70,19 +70,19 @@ pub(crate) fn channels_alone(operator: &'static str, dim: usize) -> Result<(), S
     }
 }
 
-/// The error: its variants, each with its fields beside the operator, and with its message after it.
+/// Defines the error: its variants, each with its fields beside the operator, and its message behind it.
 macro_rules! spec_error {
     ($(
         $(#[$doc:meta])*
         $Variant:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty,)* }: $message:literal $(, $value:expr)?;
     )+) => {
-        /// Why a specification does not fit its tensors. Every variant names the operator.
+        /// A mismatch between a specification and its tensors. Every variant names the operator.
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum SpecError {$(
             $(#[$doc])*
             $Variant {
-                /// Operator that refused.
+                /// The operator that refused.
                 operator: &'static str,
                 $($(#[$field_doc])* $field: $ty,)*
             },
@@ -104,31 +104,31 @@ macro_rules! spec_error {
 spec_error! {
     /// A tensor has the wrong number of dimensions.
     Rank {
-        /// Which of its tensors.
+        /// The tensor's name.
         tensor: &'static str,
-        /// Dimensions it has.
+        /// The tensor's rank.
         actual: usize,
-        /// Dimensions it should have.
+        /// The rule for the rank.
         rule: RankRule,
     }: "{tensor} has rank {actual}, {rule}";
-    /// A count or extent is below what the operator is defined for.
+    /// A count or extent is below the operator's minimum.
     TooSmall {
-        /// What is too small.
+        /// The quantity that is too small.
         quantity: Quantity,
         /// Its value.
         actual: usize,
         /// The smallest value accepted.
         minimum: usize,
     }: "{quantity} is {actual}, minimum {minimum}";
-    /// Channels cannot be split evenly.
+    /// A quantity cannot be divided into equal parts.
     NotMultiple {
-        /// What is to be split.
+        /// The quantity to divide.
         quantity: &'static str,
         /// Its value.
         actual: usize,
-        /// Into what it is to be split.
+        /// Name of the divisor.
         divisor_name: &'static str,
-        /// Into how many.
+        /// The divisor's value.
         divisor: usize,
     }: "{quantity} is {actual}, which is not a multiple of {divisor_name} {divisor}";
     /// Two tensors disagree about an extent.
@@ -137,16 +137,16 @@ spec_error! {
         quantity: Quantity,
         /// Its value.
         actual: usize,
-        /// The value that the other tensors ask for.
+        /// The value that the other tensors or attributes require.
         expected: usize,
     }: "{quantity} is {actual}, expected {expected}";
-    /// There is neither one value for all channels nor one for each.
+    /// The number of values is neither 1 nor the number of channels.
     OneOrEach {
-        /// What has another number of values.
+        /// The quantity with the wrong number of values.
         quantity: Quantity,
-        /// How many.
+        /// Its number of values.
         actual: usize,
-        /// The input's channels.
+        /// The number of channels of the input.
         channels: usize,
     }: "{quantity} is {actual}, expected 1 or {channels}, the number of channels";
     /// The dilated window does not fit into the padded input.
@@ -158,7 +158,7 @@ spec_error! {
         /// Elements of the padded input.
         padded: u128,
     }: "the dilated window spans {window} elements of spatial axis {axis}, the padded input has {padded}";
-    /// Pooling padding reaches over half the window, so that a window could hold padding only.
+    /// The padding of a pool is more than half the window. A window could then hold padding alone.
     PaddingTooLarge {
         /// Spatial axis, counted from 0.
         axis: usize,
@@ -167,7 +167,7 @@ spec_error! {
         /// Half the kernel size.
         limit: usize,
     }: "padding[{axis}] is {padding}, limit kernel_size[{axis}] / 2 = {limit}";
-    /// A convolution is to have an output as large as its input, and leaves out windows.
+    /// Padding `same` with a stride other than 1, whose output would be smaller than the input.
     SameWithStride {
         /// Spatial axis, counted from 0.
         axis: usize,
@@ -182,7 +182,7 @@ spec_error! {
         axis: usize,
         /// The larger of the axis' two paddings.
         padding: usize,
-        /// The most that the mode can do for an input of this extent.
+        /// The maximum of the mode for an input of this extent.
         limit: usize,
     }: "padding[{axis}] is {padding}, limit {limit} with padding_mode {mode}";
     /// The output padding of a transposed convolution is not less than its stride or its dilation.
@@ -198,21 +198,21 @@ spec_error! {
     NoOutput {
         /// Spatial axis, counted from 0.
         axis: usize,
-        /// The padding, which both ends lack.
+        /// The padding, cut off at both ends.
         padding: usize,
         /// Elements of the output without padding.
         full: u128,
     }: "padding[{axis}] is {padding} on both sides, which removes all {full} elements of the output";
-    /// A norm would divide by the deviation of a single value.
+    /// A norm would divide by the standard deviation of a single value.
     SingleValue {
-        /// What there is one of.
+        /// The quantity that is 1.
         quantity: &'static str,
     }: "{quantity} is 1, minimum 2 (one value has no deviation)";
-    /// `eps` is NaN or negative, or 0 where that is refused.
+    /// `eps` is NaN or negative, or 0 for a norm that refuses 0.
     Eps {
         /// The value.
         eps: f64,
-        /// Whether it takes 0.
+        /// Whether the norm accepts 0.
         takes_zero: bool,
     }: "eps is {eps}, {}", if *takes_zero { "minimum 0" } else { "expected more than 0" };
     /// A batch norm in training without a finite momentum.
@@ -222,61 +222,62 @@ spec_error! {
     }: "momentum is {}, expected a finite number in training", if momentum.is_some() { "not finite" } else { "null" };
     /// An average with a divisor of 0.
     ZeroDivisor {}: "divisor_override is 0, expected any other number";
-    /// A reduction over the batch, over an axis that the input does not have, or twice over one.
+    /// A reduction over the batch, over an axis that the input does not have, or twice over the same axis.
     ReducedDimension {
-        /// The axis, as PyTorch counts.
+        /// The axis as PyTorch counts it; negative from the end.
         dim: isize,
     }: "dim is {dim}, {}", crate::reduction::EXPECTED;
-    /// A reduction over no axis, which to PyTorch is one over all axes.
+    /// A reduction over no axis. PyTorch treats it as a reduction over all axes.
     ReducesNothing {}: "dim is [], {}", crate::reduction::EXPECTED;
-    /// A reduction over too many groups of axes that are not neighbours.
+    /// A reduction over too many separate groups of adjacent axes.
     ReducedApart {
-        /// The most groups.
+        /// The maximum number of groups.
         limit: usize,
     }: "dim has too many groups of adjacent axes, limit {limit}";
-    /// An axis where the channels are the only one.
+    /// Another axis than the channels, for an operator that takes only the channels.
     NotChannels {
         /// The axis.
         dim: usize,
     }: "dim is {dim}, expected 1 (the channels), or no dim";
-    /// An extent of a shape that is none.
+    /// An invalid extent of a shape.
     NoExtent {
         /// Index into the shape.
         axis: usize,
-        /// What stands there.
+        /// The invalid extent.
         extent: isize,
     }: "shape[{axis}] is {extent}, minimum 1, or -1 once";
-    /// Samples do not have as many elements as a shape, or as a multiple of its known part.
+    /// The number of elements of a sample differs from the shape's, or is no multiple of the shape's known
+    /// part.
     OtherElements {
         /// Elements of a sample.
         actual: usize,
-        /// Elements of the shape, without the extent that is left.
+        /// Elements of the shape without its extent of -1.
         expected: usize,
-        /// Whether an extent is left.
+        /// Whether the shape has an extent of -1.
         multiple: bool,
     }: "a sample has {actual} elements, expected {}{expected} by shape",
         if *multiple { "a multiple of " } else { "" };
-    /// A part of an axis goes beyond its end.
+    /// A slice ends beyond its axis.
     BeyondAxis {
         /// The axis.
         dim: usize,
-        /// The index behind the part.
+        /// The index behind the slice.
         end: usize,
         /// The axis' extent.
         extent: usize,
     }: "start + length is {end}, limit {extent}, the input's extent on axis {dim}";
-    /// An upsampling to a size by a factor, or without either.
+    /// An upsampling with both a size and a factor, or with neither.
     SizeOrFactor {
-        /// Whether there are both.
+        /// Whether both are given.
         both: bool,
     }: "size and scale_factor are {}, expected one of them",
         if *both { "both given" } else { "both absent" };
-    /// Corners of values that are not interpolated.
+    /// `align_corners` with a mode that does not interpolate.
     AlignCorners {
         /// The mode.
         mode: &'static str,
     }: "align_corners is true with mode {mode}, expected a mode that interpolates";
-    /// A factor that is no finite number above 0.
+    /// A factor that is not a finite number above 0.
     ScaleFactor {
         /// Spatial axis, counted from 0.
         axis: usize,
@@ -285,33 +286,34 @@ spec_error! {
     }: "scale_factor[{axis}] is {scale_factor}, expected a finite number above 0";
     /// A clamp without any bound.
     NoBound {}: "min and max are both absent, at least one is needed";
-    /// A lower bound above the upper one, where PyTorch refuses that.
+    /// A lower bound above the upper one, for a function whose bounds PyTorch checks.
     CrossedBounds {
         /// The lower bound.
         min_val: f64,
         /// The upper bound.
         max_val: f64,
     }: "min_val is {min_val}, above max_val, which is {max_val}";
-    /// A tensor has more elements than an address can reach.
+    /// A tensor has more elements than memory can address.
     TooManyElements {
-        /// Which of its tensors.
+        /// The tensor's name.
         tensor: &'static str,
     }: "{tensor} has more elements than memory addresses, limit {}", crate::MAX_ELEMENTS;
-    /// An extent does not fit the integer that kernels hold it in.
+    /// An extent exceeds the range of the integer that kernels hold it in.
     BeyondKernel {
-        /// Which extent.
+        /// The extent.
         quantity: Quantity,
         /// Its value.
         actual: usize,
-        /// The largest value a kernel can hold.
+        /// The largest value that a kernel can hold.
         limit: usize,
     }: "{quantity} is {actual}, limit {limit} on a GPU";
 }
 
 impl core::error::Error for SpecError {}
 
-/// `eps` as every norm takes it that takes statistics of its input: zero and infinity are numbers to compute
-/// with, NaN and negative values only turn the output into NaN. PyTorch's batch norm alone refuses zero.
+/// Checks the `eps` of a norm. Norms by statistics of their input accept zero and infinity as ordinary
+/// numbers; PyTorch's batch norm alone refuses zero. NaN and negative values are refused, because they would
+/// only turn the output into NaN.
 pub(crate) fn check_eps(
     operator: &'static str,
     eps: f64,
@@ -328,7 +330,7 @@ pub(crate) fn check_eps(
     }
 }
 
-/// Refuses values under 1.
+/// Refuses 0.
 pub(crate) fn at_least_one(
     operator: &'static str,
     quantity: Quantity,

@@ -1,13 +1,13 @@
-//! All axes behind the batch as one.
+//! Flattening of all axes behind the batch into one.
 
 use crate::error::{RankRule, SpecError};
 use crate::shape::elements;
 
 const OPERATOR: &str = "flatten";
 
-/// Makes all axes behind the first one a single axis; see
+/// Merges all axes behind the batch into a single one; see
 /// [`torch.flatten`](https://docs.pytorch.org/docs/stable/generated/torch.flatten.html) with a `start_dim` of
-/// 1, as `torch.nn.Flatten` has it. No attributes.
+/// 1, the default of `torch.nn.Flatten`. No attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "graph",
@@ -21,13 +21,13 @@ impl FlattenSpec {
     /// Checks the shape of the input. An empty batch is accepted.
     ///
     /// # Errors
-    /// Rank under 2; more elements than can be counted.
+    /// Rank under 2; more than [`MAX_ELEMENTS`](crate::MAX_ELEMENTS) elements.
     pub fn problem(&self, input: &[usize]) -> Result<FlattenProblem, SpecError> {
         samples(OPERATOR, input)
     }
 }
 
-/// How many samples there are, and elements of one.
+/// Returns the number of samples, and of elements per sample.
 pub(crate) fn samples(
     operator: &'static str,
     input: &[usize],
@@ -45,7 +45,7 @@ pub(crate) fn samples(
     Ok(FlattenProblem { n, features })
 }
 
-/// A flattening of a shape that it takes.
+/// A flattening of an input of valid shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlattenProblem {
@@ -72,7 +72,7 @@ mod layer {
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
 
     impl Layer {
-        /// All axes behind the batch as one.
+        /// Merges all axes behind the batch into one.
         #[must_use]
         pub const fn flatten() -> Layer {
             Layer::Flatten(FlattenSpec {})
@@ -94,7 +94,7 @@ mod layer {
 
         fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
             Ok(Flow {
-                // How many there are depends on the input's extents.
+                // With spatial axes, the number of channels depends on the input's extents.
                 channels: given.channels.filter(|_| given.dimensions == Some(0)),
                 dimensions: Some(0),
             })

@@ -1,4 +1,4 @@
-//! A product with another value that has one factor for each channel, or each position, of each sample.
+//! A product with another value that has one factor per channel, or per position, of each sample.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,13 +12,13 @@ use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "gate";
 
-/// Each value times the factor of its sample and its channel, as in squeeze and excitation; PyTorch's
+/// Multiplies each value by the factor of its sample and channel, as in squeeze-and-excitation: PyTorch's
 /// `x * gate` with a `gate` of the shape `(n, c, 1, 1)` for images. With [`dim`](Self::dim) 1, the factor is
-/// that of its sample and its position, as in attention to places, with a `gate` of the shape `(n, 1, h, w)`.
+/// that of the sample and the position, as in spatial attention, with a `gate` of the shape `(n, 1, h, w)`.
 ///
-/// *Shapes*: `(n, c, ..)` and a gate of as many axes whose extents behind the channels are 1, or that of the
-/// channels, to `(n, c, ..)`. *Numerics*: one product in f32 for each value, which is rounded once. *NaN* and
-/// infinities as in a product.
+/// *Shapes*: `(n, c, ..)` and a gate of the same rank to `(n, c, ..)`. The gate's extents behind the channels
+/// are 1, or with `dim` its extent of channels is 1; the others are the input's. *Numerics*: one product in
+/// f32 for each value, rounded once. *NaN* and infinities behave as in a product.
 ///
 /// ```
 /// # use op_spec as convfuse;
@@ -40,20 +40,21 @@ pub struct GateLayer {
     /// The name of the gate: in a [`Graph`](crate::graph::Graph) any value, in a
     /// [`Chain`](crate::graph::Chain) a further input.
     pub input: String,
-    /// The axis that the gate has one value of: 1, the channels. Without it, these are the axes behind them.
+    /// The axis along which the gate has one value: 1, the channels. `None` stands for all axes behind the
+    /// channels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dim: Option<usize>,
 }
 
 setters! {
     [] GateLayer {
-        /// Of a gate with one value along this axis: 1, the channels.
+        /// Sets the axis along which the gate has one value: 1, the channels.
         dim(dim: usize) |layer| layer.dim = Some(dim);
     }
 }
 
 impl GateLayer {
-    /// By the value of this name, which has a factor for each sample and channel.
+    /// Returns the gate by the value of this name, which has a factor for each sample and channel.
     #[must_use]
     pub fn new(input: impl Into<String>) -> Self {
         Self {
@@ -64,7 +65,7 @@ impl GateLayer {
 }
 
 impl Layer {
-    /// Each value times the factor of its sample and channel, which the value of this name has; see
+    /// Multiplies each value by the factor of its sample and channel in the value of this name; see
     /// [`GateLayer`].
     #[must_use]
     pub fn gate(input: impl Into<String>) -> Layer {
@@ -72,13 +73,13 @@ impl Layer {
     }
 }
 
-/// A gate on an input that has channels.
+/// A gate whose input has channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GateProblem {
     /// Shape of input and output.
     pub shape: ChannelShape,
-    /// Whether there is a factor for each position of a sample, instead of each channel.
+    /// Whether the factors are per position of a sample, instead of per channel.
     pub of_positions: bool,
 }
 

@@ -11,21 +11,21 @@ const OPERATOR: &str = "group_norm";
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GroupNormSpec {
-    /// Groups that the channels of a sample are split into; each has its own mean and deviation.
+    /// Number of groups into which the channels of a sample are divided; each has its own mean and deviation.
     pub num_groups: usize,
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
 }
 
 setters! {
     [] GroupNormSpec {
-        /// With this number added to the variance.
+        /// Sets the number added to the variance.
         eps(eps: f64) |spec| spec.eps = eps;
     }
 }
 
 impl GroupNormSpec {
-    /// PyTorch's `eps` of 1e-5.
+    /// Returns the specification with PyTorch's `eps` of 1e-5.
     #[must_use]
     pub const fn new(num_groups: usize) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl GroupNormSpec {
         }
     }
 
-    /// Checks what no input can make up for.
+    /// Checks the attributes before any input shape is known.
     ///
     /// # Errors
     /// No groups; channels that groups do not divide; NaN or negative `eps`.
@@ -96,14 +96,14 @@ pub struct GroupNormProblem {
     pub shape: ChannelShape,
     /// Groups per sample.
     pub num_groups: usize,
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
-    /// Whether groups of one number share their statistics over the batch, as in
-    /// [batch norm](crate::BatchNormProblem::as_group_norm).
+    /// Whether groups with the same index share their statistics over the batch, as in [batch
+    /// norm](crate::BatchNormProblem::as_group_norm).
     pub over_batch: bool,
-    /// Whether the normalised values are multiplied by one value per channel.
+    /// Whether there is a weight: one factor per channel for the normalised values.
     pub weight: bool,
-    /// Whether one value per channel is added at the end.
+    /// Whether there is a bias: one summand per channel after the weight.
     pub bias: bool,
 }
 
@@ -114,7 +114,7 @@ impl GroupNormProblem {
         self.shape.c / self.num_groups
     }
 
-    /// Values of a sample that one mean is taken over.
+    /// Values of a group in one sample.
     #[must_use]
     pub const fn group_len(&self) -> usize {
         self.channels_per_group() * self.shape.spatial
@@ -144,23 +144,23 @@ pub(crate) mod layer {
         pub name: String,
         /// Groups and eps.
         pub attributes: GroupNormSpec,
-        /// Whether it has a weight and a bias.
+        /// Whether the norm has a weight and a bias.
         pub affine: bool,
     }
 
     setters! {
         [] GroupNormLayer {
-            /// With these attributes.
+            /// Sets all attributes.
             attributes(attributes: GroupNormSpec) |layer| layer.attributes = attributes;
-            /// With this number added to the variance.
+            /// Sets the number added to the variance.
             eps(eps: f64) |layer| layer.attributes.eps = eps;
-            /// With weight and bias, or without.
+            /// Sets whether the norm has a weight and a bias.
             affine(affine: bool) |layer| layer.affine = affine;
         }
     }
 
     impl Layer {
-        /// A group norm with PyTorch's defaults: eps 1e-5, weight and bias.
+        /// Returns a group norm with PyTorch's defaults: eps 1e-5, weight and bias.
         #[must_use]
         pub fn group_norm(name: impl Into<String>, num_groups: usize) -> GroupNormLayer {
             GroupNormLayer {

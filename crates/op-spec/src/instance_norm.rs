@@ -1,4 +1,4 @@
-//! Instance normalisation: every channel of every sample by itself.
+//! Instance normalisation of every channel of every sample.
 
 use crate::error::{SpecError, check_eps};
 use crate::group_norm::GroupNormProblem;
@@ -14,7 +14,7 @@ eps_alone! {
 }
 
 impl InstanceNormSpec {
-    /// Checks what no input can make up for.
+    /// Checks the attributes before any input shape is known.
     ///
     /// # Errors
     /// NaN or negative `eps`.
@@ -62,16 +62,16 @@ impl InstanceNormSpec {
 pub struct InstanceNormProblem {
     /// Shape of input and output.
     pub shape: ChannelShape,
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
-    /// Whether the normalised values are multiplied by one value per channel.
+    /// Whether there is a weight: one factor per channel for the normalised values.
     pub weight: bool,
-    /// Whether one value per channel is added at the end.
+    /// Whether there is a bias: one summand per channel after the weight.
     pub bias: bool,
 }
 
 impl InstanceNormProblem {
-    /// The same computation as a group normalisation with as many groups as channels.
+    /// Returns the same computation as a group norm with as many groups as channels.
     #[must_use]
     pub fn as_group_norm(&self) -> GroupNormProblem {
         GroupNormProblem {
@@ -109,23 +109,23 @@ pub(crate) mod layer {
         pub name: String,
         /// Eps.
         pub attributes: InstanceNormSpec,
-        /// Whether it has a weight and a bias.
+        /// Whether the norm has a weight and a bias.
         pub affine: bool,
     }
 
     setters! {
         [] InstanceNormLayer {
-            /// With these attributes.
+            /// Sets all attributes.
             attributes(attributes: InstanceNormSpec) |layer| layer.attributes = attributes;
-            /// With this number added to the variance.
+            /// Sets the number added to the variance.
             eps(eps: f64) |layer| layer.attributes.eps = eps;
-            /// With weight and bias, or without.
+            /// Sets whether the norm has a weight and a bias.
             affine(affine: bool) |layer| layer.affine = affine;
         }
     }
 
     impl Layer {
-        /// An instance norm with PyTorch's defaults: eps 1e-5, neither weight nor bias.
+        /// Returns an instance norm with PyTorch's defaults: eps 1e-5, neither weight nor bias.
         #[must_use]
         pub fn instance_norm(name: impl Into<String>) -> InstanceNormLayer {
             InstanceNormLayer {

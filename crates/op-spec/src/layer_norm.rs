@@ -1,4 +1,4 @@
-//! Layer normalisation over the last axes: over channels and space, for example, every sample by itself.
+//! Layer normalisation over the last axes: over channels and space of every sample, for example.
 
 use crate::error::{RankRule, SpecError, check_eps};
 use crate::group_norm::GroupNormProblem;
@@ -11,14 +11,13 @@ eps_alone! {
     /// Attributes of layer normalisation; see
     /// [`torch.nn.functional.layer_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html).
     ///
-    /// `normalized_shape` has the extents of the input's last axes, but never the batch. What is meant by a
-    /// norm of channels and space with a weight for each *channel* is
-    /// [`GroupNormSpec`](crate::GroupNormSpec) with one group.
+    /// `normalized_shape` has the extents of the input's last axes, but never the batch. A norm of channels
+    /// and space with a weight for each *channel* is [`GroupNormSpec`](crate::GroupNormSpec) with one group.
     LayerNormSpec
 }
 
 impl LayerNormSpec {
-    /// Checks what no input can make up for.
+    /// Checks the attributes before any input shape is known.
     ///
     /// # Errors
     /// A shape without dimensions; NaN or negative `eps`.
@@ -34,14 +33,14 @@ impl LayerNormSpec {
         check_eps(OPERATOR, self.eps, true)
     }
 
-    /// Checks the attributes against the shapes of the input (any rank from 2), and of the optional weight
-    /// and bias, which are `normalized_shape`.
+    /// Checks the attributes against the shapes of the input (any rank from 2) and of the optional weight and
+    /// bias, which have the shape `normalized_shape`.
     ///
-    /// Empty batches and empty images are accepted and give empty outputs; a single value is its own mean,
-    /// and gives 0.
+    /// Empty batches and empty images are accepted and give empty outputs. A single value is its own mean and
+    /// gives 0.
     ///
     /// # Errors
-    /// A `normalized_shape` that is not that of the input's last axes, or has the batch; parameters of
+    /// A `normalized_shape` that differs from the input's last extents or includes the batch; parameters of
     /// another shape; NaN or negative `eps`.
     pub fn problem(
         &self,
@@ -83,10 +82,10 @@ impl LayerNormSpec {
         })
     }
 
-    /// The same for a norm over the channels of each position, whose `normalized_shape` has them alone.
+    /// Checks a norm over the channels of each position, whose `normalized_shape` is the number of channels.
     ///
     /// # Errors
-    /// Those of [`problem`](Self::problem).
+    /// The errors of [`problem`](Self::problem).
     #[cfg(feature = "graph")]
     pub(crate) fn problem_of_channels(
         &self,
@@ -117,37 +116,37 @@ impl LayerNormSpec {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LayerNormProblem {
-    /// Shape of input and output. Where a sample has several rows, each counts as one of one channel.
+    /// Shape of input and output. If a sample has several rows, each row counts as a sample of one channel.
     pub shape: ChannelShape,
     /// Channels of the input.
     pub channels: usize,
-    /// Rows of a sample, each of which is normalised by itself: 1 where all axes but the batch are
+    /// Number of rows of a sample; each row is normalised by itself. It is 1 if all axes but the batch are
     /// normalised.
     pub rows_per_sample: usize,
-    /// Whether a row is the channels of a position, which lie side by side in NHWC, instead of the last axes.
+    /// Whether a row is the channels of a position, which are adjacent in NHWC, instead of the last axes.
     pub of_channels: bool,
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
-    /// Whether the normalised values are multiplied by one value per element of a row.
+    /// Whether there is a weight: one factor per element of a row for the normalised values.
     pub weight: bool,
-    /// Whether one value per element of a row is added at the end.
+    /// Whether there is a bias: one summand per element of a row after the weight.
     pub bias: bool,
 }
 
 impl LayerNormProblem {
-    /// Whether samples are normalised as a whole.
+    /// Whether each sample is normalised as a whole.
     #[must_use]
     pub const fn is_of_samples(&self) -> bool {
         self.rows_per_sample == 1
     }
 
-    /// Whether it has a weight or a bias, which no group norm has: one value per element.
+    /// Whether there is a weight or a bias. A layer norm has them per element, and a group norm cannot.
     #[must_use]
     pub const fn is_affine(&self) -> bool {
         self.weight || self.bias
     }
 
-    /// The same computation without weight and bias, as a group norm with one group.
+    /// Returns the same computation, without weight and bias, as a group norm with one group.
     #[must_use]
     pub const fn as_group_norm(&self) -> GroupNormProblem {
         GroupNormProblem {
@@ -178,43 +177,43 @@ pub(crate) mod layer {
     use crate::setters::setters;
     use crate::shape::same_shape;
 
-    /// A layer norm over the last axes, as `torch.nn.LayerNorm` describes it, or over the channels, as it is
-    /// written between two permutations that move them to the end and back.
+    /// A layer norm over the last axes, as `torch.nn.LayerNorm` describes it, or over the channels. PyTorch
+    /// code writes the latter between two permutations that move the channels to the end and back.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(from = "LayerNormFile", into = "LayerNormFile")]
     #[non_exhaustive]
     pub struct LayerNormLayer {
         /// Prefix of its parameters: `name.weight`, `name.bias`.
         pub name: String,
-        /// The extents of the last axes, any but the batch. Parameters have this shape, too.
+        /// The extents of the last axes, any but the batch; also the shape of the parameters.
         pub normalized_shape: Vec<usize>,
         /// Eps.
         pub attributes: LayerNormSpec,
-        /// Whether it has a weight and, if `bias`, a bias.
+        /// Whether the norm has a weight and, if `bias` is true, a bias.
         pub elementwise_affine: bool,
         /// Whether there is a bias beside the weight.
         pub bias: bool,
-        /// The axis that is normalised instead of the last ones: 1, the channels.
+        /// The axis to normalise instead of the last ones: 1, the channels.
         pub dim: Option<usize>,
     }
 
     setters! {
         [] LayerNormLayer {
-            /// With these attributes.
+            /// Sets all attributes.
             attributes(attributes: LayerNormSpec) |layer| layer.attributes = attributes;
-            /// With this number added to the variance.
+            /// Sets the number added to the variance.
             eps(eps: f64) |layer| layer.attributes.eps = eps;
-            /// With weight and bias, or without.
+            /// Sets whether the norm has a weight and a bias.
             elementwise_affine(affine: bool) |layer| layer.elementwise_affine = affine;
-            /// With a bias beside the weight, or without.
+            /// Sets whether there is a bias beside the weight.
             bias(bias: bool) |layer| layer.bias = bias;
-            /// Over this axis instead of the last ones: 1, the channels of each position.
+            /// Normalises this axis instead of the last ones: 1, the channels of each position.
             dim(dim: usize) |layer| layer.dim = Some(dim);
         }
     }
 
     impl Layer {
-        /// A layer norm with PyTorch's defaults: eps 1e-5, weight and bias for each element of
+        /// Returns a layer norm with PyTorch's defaults: eps 1e-5, weight and bias for each element of
         /// `normalized_shape`.
         #[must_use]
         pub fn layer_norm(name: impl Into<String>, normalized_shape: &[usize]) -> LayerNormLayer {

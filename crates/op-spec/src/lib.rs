@@ -1,11 +1,11 @@
-//! What each operator is asked to do, checked once and shared by everything that does it.
+//! Operator specifications: attributes and shapes of each operator, checked once for every implementation.
 //!
-//! An operator appears here as two types. Its *specification* (`Conv2dSpec`, `GroupNormSpec`, …)
-//! holds the attributes under PyTorch's names, with a method to set each and nothing checked. Given the
-//! shapes of its tensors, `specification.problem(..)` refuses what PyTorch refuses, with a
-//! [`SpecError`] that names both values, and returns a *problem*: attributes and extents that are
-//! known to fit together, with the output shape worked out. Kernels, references and the CPU
-//! backend all take their extents from the problem, so they cannot disagree about them.
+//! An operator appears here as two types. Its *specification* (`Conv2dSpec`, `GroupNormSpec`, …) holds the
+//! unchecked attributes under PyTorch's names, with one setter for each. Given the shapes of its tensors,
+//! `specification.problem(..)` refuses the same shapes and attributes as PyTorch, with a [`SpecError`] that
+//! names the actual and the expected value. Otherwise it returns a *problem*: attributes and extents that are
+//! known to fit together, with the output shape. Kernels, references and the CPU backend all take their
+//! extents from the problem, and therefore cannot disagree about them.
 //!
 //! ```
 //! use op_spec::{Conv2dSpec, SpecError};
@@ -18,8 +18,8 @@
 //! # }
 //! ```
 //!
-//! Nothing here knows kernels. The crate `launch-config` turns a problem into what its kernels receive by
-//! value, and has the tile constants and launch shapes.
+//! This crate knows no kernels. The crate `launch-config` turns a problem into the structs that its kernels
+//! receive by value. It also holds the tile constants and launch shapes.
 //!
 //! # Letters
 //!

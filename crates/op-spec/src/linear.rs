@@ -1,4 +1,4 @@
-//! A linear map of the channels of each sample, which is a convolution without spatial dimensions.
+//! A linear map of the channels of each sample: a convolution without spatial dimensions.
 
 use alloc::string::String;
 use alloc::vec;
@@ -16,9 +16,9 @@ use crate::{ConvProblem, ConvSpec};
 
 const OPERATOR: &str = ConvSpec::<0>::OPERATOR;
 
-/// A linear map of the channels of inputs `(n, c)`, as `torch.nn.Linear` describes it, or with
-/// [`dim`](Self::dim) 1 of the channels of each position of sequences, images and volumes, as it is written
-/// between two permutations that move them to the end and back.
+/// A linear map of the channels of inputs `(n, c)`, as `torch.nn.Linear` describes it. With
+/// [`dim`](Self::dim) 1, it maps the channels of each position of sequences, images and volumes. PyTorch code
+/// writes this between two permutations that move the channels to the end and back.
 ///
 /// ```
 /// # use op_spec as convfuse;
@@ -43,25 +43,25 @@ pub struct LinearLayer {
     pub in_features: usize,
     /// Channels of the output.
     pub out_features: usize,
-    /// Whether it adds a bias; PyTorch's default is true.
+    /// Whether the layer adds a bias; PyTorch's default is true.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub bias: bool,
-    /// The axis that is mapped: 1, the channels of inputs of any rank. Without it, inputs have two axes.
+    /// The mapped axis: 1, the channels of inputs of any rank. `None` is for inputs with two axes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dim: Option<usize>,
 }
 
 setters! {
     [] LinearLayer {
-        /// With a bias, or without one.
+        /// Sets whether the layer adds a bias.
         bias(bias: bool) |layer| layer.bias = bias;
-        /// Of this axis of inputs of any rank: 1, the channels.
+        /// Maps this axis of inputs of any rank: 1, the channels.
         dim(dim: usize) |layer| layer.dim = Some(dim);
     }
 }
 
 impl Layer {
-    /// A linear map of `in_features` channels to `out_features`, with a bias.
+    /// Returns a linear map of `in_features` channels to `out_features`, with a bias.
     #[must_use]
     pub fn linear(name: impl Into<String>, in_features: usize, out_features: usize) -> LinearLayer {
         LinearLayer {
@@ -75,7 +75,7 @@ impl Layer {
 }
 
 impl LinearLayer {
-    /// Refuses inputs of other channels.
+    /// Refuses inputs with another number of channels than `in_features`.
     fn must_take(&self, actual: usize) -> Result<(), SpecError> {
         match actual == self.in_features {
             true => Ok(()),
@@ -95,7 +95,7 @@ impl GraphLayer for LinearLayer {
     }
 
     fn needs_channels(&self) -> bool {
-        // It says itself how many they are.
+        // The layer itself has the number of channels.
         false
     }
 
@@ -157,7 +157,7 @@ impl GraphLayer for LinearLayer {
 }
 
 impl LinearLayer {
-    /// The convolution that it is of inputs with `D` axes behind the channels.
+    /// Returns the map of inputs with `D` axes behind the channels, as a convolution.
     fn on<const D: usize>(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError>
     where
         ConvProblem<D>: Into<LayerProblem>,

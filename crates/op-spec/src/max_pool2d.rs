@@ -23,12 +23,12 @@ pub struct MaxPoolSpec<const D: usize> {
     pub kernel_size: [usize; D],
     /// Step between windows; the window extents if absent.
     pub stride: Option<[usize; D]>,
-    /// Padding on both sides, which never is the maximum.
+    /// Padding on both sides, which is never the maximum.
     pub padding: [usize; D],
     /// Step between the elements of a window.
     pub dilation: [usize; D],
-    /// Whether a last window that reaches beyond the padding counts, provided that it starts inside the input
-    /// or the padding in front of it.
+    /// Whether a last window may reach beyond the padding, provided that it starts inside of the input or the
+    /// padding in front of it.
     pub ceil_mode: bool,
 }
 
@@ -39,19 +39,19 @@ pub type MaxPool3dSpec = MaxPoolSpec<3>;
 
 setters! {
     [const D: usize] MaxPoolSpec<D> {
-        /// With this step between windows.
+        /// Sets the step between windows.
         stride(stride: impl Into<PerAxis<D>>) |spec| spec.stride = Some(stride.into().0);
-        /// With this padding on both sides.
+        /// Sets the padding on both sides.
         padding(padding: impl Into<PerAxis<D>>) |spec| spec.padding = padding.into().0;
-        /// With this step between the elements of a window.
+        /// Sets the step between the elements of a window.
         dilation(dilation: impl Into<PerAxis<D>>) |spec| spec.dilation = dilation.into().0;
-        /// With windows that reach beyond the padding, or not.
+        /// Sets whether a last window may reach beyond the padding.
         ceil_mode(ceil_mode: bool) |spec| spec.ceil_mode = ceil_mode;
     }
 }
 
 impl<const D: usize> MaxPoolSpec<D> {
-    /// PyTorch's defaults: windows side by side, no padding, no gaps.
+    /// Returns a specification with PyTorch's defaults: windows side by side, no padding, dilation 1.
     #[must_use]
     pub fn new(kernel_size: impl Into<PerAxis<D>>) -> Self {
         const { assert!(D == 2 || D == 3, "images or volumes") };
@@ -76,7 +76,7 @@ impl<const D: usize> MaxPoolSpec<D> {
         }
     }
 
-    /// Checks what no input can make up for.
+    /// Checks the attributes before any input shape is known.
     ///
     /// # Errors
     /// Kernel, stride or dilation of 0; padding over half the kernel.
@@ -124,16 +124,15 @@ impl MaxPoolSpec<3> {
     /// gives an empty output.
     ///
     /// # Errors
-    /// Rank other than 5; channels or extents of 0; those of [`check`](Self::check); a dilated window larger
-    /// than the padded input (which `ceil_mode` relaxes by `stride - 1`).
+    /// Rank other than 5; channels or extents of 0; the errors of [`check`](Self::check); a dilated window
+    /// larger than the padded input (which `ceil_mode` relaxes by `stride - 1`).
     pub fn problem(&self, input: &[usize]) -> Result<MaxPool3dProblem, SpecError> {
         let pool = self.attributes().problem(input)?;
         Ok(MaxPool3dProblem { pool })
     }
 }
 
-/// A max pooling whose extents and attributes fit together. `ceil_mode` has done its work on
-/// `output`.
+/// A max pooling whose extents and attributes fit together. Only `output` depends on `ceil_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MaxPool2dProblem {
@@ -162,7 +161,7 @@ impl MaxPool2dProblem {
         Shape::new(self.n, self.c, self.input)
     }
 
-    /// The same pool of volumes that are one voxel deep.
+    /// Returns the same pool of volumes that are one voxel deep.
     #[must_use]
     pub fn of_volumes(&self) -> PoolProblem {
         let volume = |depth: usize, [h, w]: [usize; 2]| [depth, h, w];

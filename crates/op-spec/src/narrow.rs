@@ -1,15 +1,15 @@
-//! A part of an axis.
+//! A slice of an axis.
 
 use crate::error::{Quantity, SpecError, at_least_one};
 use crate::shape::AxisShape;
 
 const OPERATOR: &str = "narrow";
 
-/// The values whose index along the axis `dim` is from `start` on, `length` of them; see
+/// Slices the axis `dim`: `length` indices from `start` on; see
 /// [`torch.narrow`](https://docs.pytorch.org/docs/stable/generated/torch.narrow.html). PyTorch's `chunk` and
-/// `split` are several of these.
+/// `split` are several such slices.
 ///
-/// *Numerics*: none; every value is passed on as it is, NaN among them.
+/// *Numerics*: none; every value is copied unchanged, including NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "graph",
@@ -18,16 +18,16 @@ const OPERATOR: &str = "narrow";
 )]
 #[non_exhaustive]
 pub struct NarrowSpec {
-    /// The axis, counted from 0 for the batch, which is refused: 1 for the channels.
+    /// The axis, such as 1 for the channels. Axis 0, the batch, is refused.
     pub dim: usize,
     /// The first index.
     pub start: usize,
-    /// How many there are.
+    /// Number of indices.
     pub length: usize,
 }
 
 impl NarrowSpec {
-    /// The part of the axis `dim` from `start` on that has this length.
+    /// Returns the slice of `length` indices of the axis `dim` from `start` on.
     #[must_use]
     pub const fn new(dim: usize, start: usize, length: usize) -> Self {
         Self { dim, start, length }
@@ -36,15 +36,15 @@ impl NarrowSpec {
     /// Checks the shape of the input. An empty batch is accepted.
     ///
     /// # Errors
-    /// `dim` is the batch, or an axis that the input does not have; the part is empty, or goes beyond the
-    /// axis; more elements than can be counted.
+    /// `dim` is the batch, or an axis that the input does not have; a slice that is empty or ends beyond the
+    /// axis; more than [`MAX_ELEMENTS`](crate::MAX_ELEMENTS) elements.
     pub fn problem(&self, input: &[usize]) -> Result<NarrowProblem, SpecError> {
         let shape = AxisShape::new(OPERATOR, self.dim, input)?;
         self.check_extent(shape.extent)?;
         Ok(NarrowProblem { shape, spec: *self })
     }
 
-    /// Refuses an empty part, and one beyond an axis of this extent.
+    /// Refuses an empty slice, and one that ends beyond an axis of this extent.
     fn check_extent(&self, extent: usize) -> Result<(), SpecError> {
         at_least_one(OPERATOR, Quantity::scalar("length"), self.length)?;
         let end = self.start.saturating_add(self.length);
@@ -60,13 +60,13 @@ impl NarrowSpec {
     }
 }
 
-/// A part of an axis of an input that has it.
+/// A slice of an input whose axis is long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NarrowProblem {
-    /// The input.
+    /// The input's shape around the axis.
     pub shape: AxisShape,
-    /// The part.
+    /// The slice.
     pub spec: NarrowSpec,
 }
 
@@ -80,7 +80,7 @@ mod layer {
     use crate::graph::layer::{Flow, GraphLayer, LayerProblem, constructors};
 
     constructors! {
-        /// The part of the axis `dim` from the index `start` on that has this length; see [`NarrowSpec`].
+        /// Slices the axis `dim`: `length` indices from `start` on; see [`NarrowSpec`].
         narrow(dim: usize, start: usize, length: usize) = Layer::Narrow(NarrowSpec::new(dim, start, length));
     }
 
@@ -90,7 +90,7 @@ mod layer {
         }
 
         fn needs_batch(&self) -> bool {
-            // The axis is counted from the batch.
+            // `dim` counts the batch as axis 0.
             true
         }
 

@@ -1,4 +1,4 @@
-//! Padding as a layer of its own.
+//! Padding as a separate layer.
 
 use crate::conv::{Pad, PaddingMode};
 use crate::error::{RankRule, SpecError};
@@ -8,7 +8,7 @@ use crate::shape::{Shape, elements};
 
 const OPERATOR: &str = "pad";
 
-/// How many elements are put before and after each spatial axis, in PyTorch's order: the last axis comes
+/// The widths of the padding before and after each spatial axis, in PyTorch's order: the last axis comes
 /// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
@@ -54,13 +54,13 @@ impl PadWidths {
         }
     }
 
-    /// Spatial axes that they are of.
+    /// Number of spatial axes.
     #[must_use]
     pub const fn dimensions(&self) -> usize {
         self.as_slice().len() / 2
     }
 
-    /// The widths before and after depth, rows and columns; 0 of axes that are absent.
+    /// Returns the widths before and after depth, rows and columns; absent axes have 0.
     fn of_volume(&self) -> [[usize; 3]; 2] {
         let mut widths = [[0; 3]; 2];
         for (number, &width) in self.as_slice().iter().enumerate() {
@@ -72,12 +72,12 @@ impl PadWidths {
 
 /// Puts zeros, or elements of the input, around its spatial axes; see
 /// [`torch.nn.functional.pad`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pad.html),
-/// and `torch.nn.ZeroPad2d`, `ReflectionPad2d`, `ReplicationPad2d`, `CircularPad2d` and those of other
-/// dimensions. Negative widths and other constants than 0 are refused.
+/// and `torch.nn.ZeroPad2d`, `ReflectionPad2d`, `ReplicationPad2d`, `CircularPad2d` and their variants for
+/// other dimensions. Negative widths and constants other than 0 are refused.
 ///
-/// *Shapes*: `(n, c, ..)` with one to three spatial axes to the same, each longer by the two widths.
+/// *Shapes*: `(n, c, ..)` with one to three spatial axes to the same rank; each axis grows by its two widths.
 ///
-/// *Numerics*: none; every value is passed on as it is, NaN among them.
+/// *Numerics*: none; every value is copied unchanged, including NaN.
 ///
 /// ```
 /// # mod convfuse { pub mod spec { pub use op_spec::*; } }
@@ -97,20 +97,20 @@ impl PadWidths {
 pub struct PadSpec {
     /// Elements before and after each axis.
     pub padding: PadWidths,
-    /// What is put there.
+    /// The values of the padding.
     #[cfg_attr(feature = "graph", serde(default))]
     pub padding_mode: PaddingMode,
 }
 
 setters! {
     [] PadSpec {
-        /// With padding of this kind.
+        /// Sets the padding mode.
         padding_mode(mode: PaddingMode) |spec| spec.padding_mode = mode;
     }
 }
 
 impl PadSpec {
-    /// Zeros of these widths: two for each spatial axis, the last axis first.
+    /// Returns zero padding of these widths: two for each spatial axis, the last axis first.
     #[must_use]
     pub fn new(padding: impl Into<PadWidths>) -> Self {
         Self {
@@ -122,9 +122,9 @@ impl PadSpec {
     /// Checks the shape of the input. An empty batch is accepted.
     ///
     /// # Errors
-    /// Another rank than that of the widths; padding beyond what its mode can do (reflect: less than the
-    /// extent, circular: no more), or an axis without elements to take it from; more elements than can be
-    /// counted.
+    /// A rank that does not fit the widths; padding beyond the limit of its mode (reflect: less than the
+    /// extent, circular: no more), or an axis without elements to take it from; more than
+    /// [`MAX_ELEMENTS`](crate::MAX_ELEMENTS) elements.
     pub fn problem(&self, input: &[usize]) -> Result<PadProblem, SpecError> {
         let dimensions = self.padding.dimensions();
         let (&[n, c, ref spatial @ ..], true) = (input, input.len() == dimensions + 2) else {
@@ -146,7 +146,7 @@ impl PadSpec {
             mode: self.padding_mode,
         };
         let absent = 3 - dimensions;
-        // What is too large stands elsewhere in a list that begins with the last axis.
+        // The list of widths begins with the last axis; the error's index counts in this order.
         let stated = |mut error| {
             if let SpecError::PadTooLarge { axis, .. } = &mut error {
                 let side = usize::from(after[absent + *axis] > before[absent + *axis]);
@@ -166,7 +166,7 @@ impl PadSpec {
     }
 }
 
-/// Padding of an input that it fits.
+/// Padding that fits its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PadProblem {
@@ -176,7 +176,7 @@ pub struct PadProblem {
     pub c: usize,
     /// Spatial axes of the input.
     pub dimensions: usize,
-    /// The padding of depth, rows and columns; those of absent axes are 1 element without padding.
+    /// The padding of depth, rows and columns; absent axes have 1 element and no padding.
     pub pad: Pad<3>,
 }
 
@@ -187,9 +187,9 @@ impl PadProblem {
         Shape::of_volume(self.n, self.c, self.pad.outer(), self.dimensions)
     }
 
-    /// The planes that are padded, each by itself, where the input lies in this layout, and how many of them
-    /// there are. In NHWC the channels are the last axis of a plane, without padding, or each element of the
-    /// last axis is as many as there are channels. Nothing if neither describes the padding.
+    /// Returns the planes that are padded independently in this layout, and their number. In NHWC there are
+    /// two cases: the channels are the last axis of a plane, without padding, or the last spatial axis and
+    /// the channels are merged. Returns `None` if neither describes the padding.
     #[must_use]
     pub fn planes(&self, layout: Layout) -> Option<(Pad<3>, usize)> {
         let Pad {
@@ -229,8 +229,8 @@ mod layer {
     use crate::graph::layer::{GraphLayer, LayerProblem};
 
     impl Layer {
-        /// Zeros, or with [`padding_mode`](PadSpec::padding_mode) elements of the input, around its spatial
-        /// axes: two widths for each, the last axis first.
+        /// Pads the spatial axes by zeros, or by elements of the input with
+        /// [`padding_mode`](PadSpec::padding_mode). There are two widths for each axis, the last axis first.
         #[must_use]
         pub fn pad(padding: impl Into<PadWidths>) -> PadSpec {
             PadSpec::new(padding)

@@ -1,4 +1,4 @@
-//! Pointwise functions: what is done with each value by itself, wherever it stands.
+//! Pointwise functions: functions of each value alone, independent of its position.
 //!
 //! A new function is a variant of [`PointwiseSpec`] and an arm of each of its methods.
 
@@ -11,7 +11,7 @@ use crate::shape::elements;
 
 /// A function of single values, with PyTorch's attributes.
 ///
-/// A function without attributes has braces, so that it is written down like all others: `{"relu": {}}`.
+/// Variants without attributes have braces so that all functions have the same form in files: `{"relu": {}}`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(
     feature = "graph",
@@ -32,17 +32,17 @@ pub enum PointwiseSpec {
     /// Negative values are multiplied by a slope; see
     /// [`torch.nn.LeakyReLU`](https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html).
     LeakyRelu {
-        /// The factor of what is not above 0, any number; PyTorch's default is 0.01.
+        /// The factor of values not above 0, any number; PyTorch's default is 0.01.
         #[cfg_attr(feature = "graph", serde(default = "layer::default_negative_slope"))]
         negative_slope: f64,
     },
     /// Values times their sigmoid; see
     /// [`torch.nn.functional.silu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.silu.html).
     Silu {},
-    /// Values times the part of a normal distribution below them; see
+    /// Values times the normal distribution's cumulative probability at the value; see
     /// [`torch.nn.functional.gelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html).
     Gelu {
-        /// How the distribution is computed; PyTorch's default is exactly.
+        /// The computation of the cumulative distribution; PyTorch's default is exact.
         #[cfg_attr(feature = "graph", serde(default))]
         approximate: GeluApproximation,
     },
@@ -52,23 +52,23 @@ pub enum PointwiseSpec {
     /// The hyperbolic tangent; see
     /// [`torch.tanh`](https://docs.pytorch.org/docs/stable/generated/torch.tanh.html).
     Tanh {},
-    /// Values times a sigmoid made of straight lines; see
+    /// Values times a piecewise linear sigmoid; see
     /// [`torch.nn.functional.hardswish`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardswish.html).
     Hardswish {},
     /// Negative values approach `-alpha`; see
     /// [`torch.nn.functional.elu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.elu.html).
     Elu {
-        /// The factor of what is not above 0, any number; PyTorch's default is 1.
+        /// The factor of `e^x - 1` for values not above 0, any number; PyTorch's default is 1.
         #[cfg_attr(feature = "graph", serde(default = "layer::default_alpha"))]
         alpha: f64,
     },
     /// A smooth maximum with 0; see
     /// [`torch.nn.functional.softplus`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softplus.html).
     Softplus {
-        /// How sharp the bend is, any number; PyTorch's default is 1.
+        /// The sharpness of the bend, any number; PyTorch's default is 1.
         #[cfg_attr(feature = "graph", serde(default = "layer::default_beta"))]
         beta: f64,
-        /// Where `beta * x` is above, `x` stays as it is; PyTorch's default is 20.
+        /// The bound of `beta * x` above which `x` stays unchanged; PyTorch's default is 20.
         #[cfg_attr(feature = "graph", serde(default = "layer::default_threshold"))]
         threshold: f64,
     },
@@ -85,7 +85,7 @@ pub enum PointwiseSpec {
         #[cfg_attr(feature = "graph", serde(default = "layer::default_max_val"))]
         max_val: f64,
     },
-    /// A sigmoid made of straight lines; see
+    /// A piecewise linear sigmoid; see
     /// [`torch.nn.functional.hardsigmoid`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardsigmoid.html).
     Hardsigmoid {},
     /// Values plus a constant; see
@@ -94,7 +94,7 @@ pub enum PointwiseSpec {
         /// The constant, any number.
         value: f64,
     },
-    /// Values less a constant; see
+    /// Values minus a constant; see
     /// [`torch.sub`](https://docs.pytorch.org/docs/stable/generated/torch.sub.html).
     Sub {
         /// The constant, any number.
@@ -106,7 +106,7 @@ pub enum PointwiseSpec {
         /// The constant, any number.
         value: f64,
     },
-    /// Values over a constant; see
+    /// Values divided by a constant; see
     /// [`torch.div`](https://docs.pytorch.org/docs/stable/generated/torch.div.html) without `rounding_mode`.
     Div {
         /// The constant, any number.
@@ -126,7 +126,7 @@ pub enum PointwiseSpec {
     },
 }
 
-/// How [`gelu`](PointwiseSpec::Gelu) computes a normal distribution.
+/// The computation of the normal distribution in [`gelu`](PointwiseSpec::Gelu).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "graph",
@@ -135,10 +135,10 @@ pub enum PointwiseSpec {
 )]
 #[non_exhaustive]
 pub enum GeluApproximation {
-    /// As it is defined, by the error function.
+    /// Exact, by the error function.
     #[default]
     None,
-    /// By the hyperbolic tangent of `sqrt(2 / pi) * (x + 0.044715 x^3)`.
+    /// An approximation by the hyperbolic tangent of `sqrt(2 / pi) * (x + 0.044715 x^3)`.
     Tanh,
 }
 
@@ -189,7 +189,7 @@ impl PointwiseSpec {
         }
     }
 
-    /// Checks what no input can make up for.
+    /// Checks the attributes before any input shape is known.
     ///
     /// # Errors
     /// A clamp without bounds; a hardtanh whose lower bound is above the upper one.
@@ -203,7 +203,7 @@ impl PointwiseSpec {
                     max_val,
                 })
             }
-            // PyTorch takes any attributes of the others.
+            // PyTorch accepts any attributes of the other functions.
             _ => Ok(()),
         }
     }
@@ -221,8 +221,9 @@ impl PointwiseSpec {
             | Self::Hardsigmoid {}
             | Self::Minimum { .. }
             | Self::Maximum { .. } => true,
-            // As a slope: the constant of a division is a factor, too. An infinite summand makes NaN of minus
-            // infinity alone, a negative one of infinity.
+            // The factor (of a division: the reciprocal) has the limits of a slope, below. A summand of
+            // infinity turns minus infinity alone into NaN. Minus infinity turns infinity alone into NaN,
+            // which keeps the order.
             Self::Add { .. } | Self::Sub { .. } | Self::Mul { .. } | Self::Div { .. } => {
                 match self.as_affine() {
                     Some([factor, summand]) => {
@@ -231,8 +232,8 @@ impl PointwiseSpec {
                     None => false,
                 }
             }
-            // A slope of 0 makes NaN of minus infinity alone, an infinite one of 0 alone. Kernels round it to
-            // f32.
+            // Kernels round the slope to f32. A slope of 0 turns minus infinity alone into NaN, an infinite
+            // slope 0 alone.
             Self::LeakyRelu { negative_slope } => {
                 let slope = *negative_slope as f32;
                 slope > 0.0 && slope < f32::INFINITY
@@ -241,18 +242,19 @@ impl PointwiseSpec {
                 let alpha = *alpha as f32;
                 alpha >= 0.0 && alpha < f32::INFINITY
             }
-            // Behind a low threshold values fall back to where they would be without the function. A beta of
-            // 0 makes NaN of infinities alone, an infinite one of 0 alone.
+            // Above a low threshold, `x` is less than the function's values just below it. A beta of 0 turns
+            // infinities alone into NaN, an infinite beta 0 alone.
             Self::Softplus { beta, threshold } => {
                 let beta = *beta as f32;
                 *threshold >= 20.0 && beta.is_finite() && beta != 0.0
             }
-            // They have a minimum, and of minus infinity they are NaN.
+            // These functions have a minimum, and minus infinity gives NaN.
             Self::Silu {} | Self::Gelu { .. } | Self::Hardswish {} | Self::Mish {} => false,
         }
     }
 
-    /// The clamp that computes the same, if there is one. Kernels that clamp do such a function, too.
+    /// Returns the clamp that computes the same function, if there is one. Kernels with a clamp compute it,
+    /// too.
     #[must_use]
     pub const fn as_clamp(&self) -> Option<ClampSpec> {
         match self {
@@ -265,7 +267,7 @@ impl PointwiseSpec {
                 min: Some(*min_val),
                 max: Some(*max_val),
             }),
-            // Two bounds that are NaN make NaN of all values, one alone would be ignored.
+            // Two NaN bounds turn all values into NaN; a single NaN bound would be ignored.
             Self::Minimum { value } => Some(ClampSpec {
                 min: if value.is_nan() { Some(*value) } else { None },
                 max: Some(*value),
@@ -274,7 +276,7 @@ impl PointwiseSpec {
                 min: Some(*value),
                 max: if value.is_nan() { Some(*value) } else { None },
             }),
-            // A slope of 0 makes no clamp of it either: minus infinity times 0 is NaN.
+            // Not even a slope of 0 is a clamp: minus infinity times 0 is NaN.
             Self::LeakyRelu { .. } => None,
             Self::Silu {}
             | Self::Gelu { .. }
@@ -292,13 +294,13 @@ impl PointwiseSpec {
         }
     }
 
-    /// The factor and the summand of `fma(x, factor, summand)`, if this is the function: arithmetic with a
+    /// Returns the factor and the summand of `fma(x, factor, summand)`, if the function is arithmetic with a
     /// constant.
     ///
     /// The constant is rounded to f32, as PyTorch rounds a scalar. A factor of 1 and a summand of -0 change
-    /// neither a value nor its sign, so all but a division have the bits of the operation itself. A division
-    /// is a product with the constant's reciprocal in f32: PyTorch computes that on a GPU, and divides on a
-    /// CPU.
+    /// neither a value nor its sign, so all operations but a division are bit-identical to the operation
+    /// itself. A division is a product with the constant's reciprocal in f32. PyTorch computes the same
+    /// product on a GPU but divides on a CPU.
     #[must_use]
     pub const fn as_affine(&self) -> Option<[f32; 2]> {
         match *self {
@@ -313,7 +315,7 @@ impl PointwiseSpec {
     /// Checks the attributes and counts the elements of an input of any rank.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// The errors of [`check`](Self::check).
     pub fn problem(&self, input: &[usize]) -> Result<PointwiseProblem, SpecError> {
         self.check()?;
         Ok(PointwiseProblem {
@@ -323,7 +325,7 @@ impl PointwiseSpec {
     }
 }
 
-/// A pointwise function with attributes that are valid.
+/// A pointwise function with valid attributes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PointwiseProblem {
@@ -334,7 +336,7 @@ pub struct PointwiseProblem {
 }
 
 impl PointwiseProblem {
-    /// The clamp that computes the same, if there is one.
+    /// Returns the clamp that computes the same function, if there is one.
     #[must_use]
     pub fn as_clamp(&self) -> Option<ClampProblem> {
         let (min, max) = self.function.as_clamp()?.bounds().ok()?;
@@ -363,7 +365,7 @@ mod layer {
         leaky_relu(negative_slope: f64) = Layer::Pointwise(PointwiseSpec::LeakyRelu { negative_slope });
         /// Values times their sigmoid.
         silu() = Layer::Pointwise(PointwiseSpec::Silu {});
-        /// Values times the part of a normal distribution below them.
+        /// Values times the normal distribution's cumulative probability at the value.
         gelu(approximate: GeluApproximation) = Layer::Pointwise(PointwiseSpec::Gelu { approximate });
         /// `1 / (1 + e^-x)`
         sigmoid() = Layer::Pointwise(PointwiseSpec::Sigmoid {});

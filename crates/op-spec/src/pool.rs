@@ -1,11 +1,11 @@
-//! Pools of windows of images and volumes: maxima, averages, averages of all positions.
-//! (The maximum of windows of images is part of fusions, and has a problem of its own.)
+//! Pools of windows of images and volumes: maxima, averages, averages of all positions. (Max pooling of
+//! images is part of fusions, and therefore has a separate problem type.)
 
 mod adaptive;
 mod average;
 #[cfg(feature = "graph")]
 pub(crate) mod layer;
-// Beside the files of the other operators.
+// The file is beside the files of the other operators.
 #[path = "max_pool2d.rs"]
 mod maximum;
 
@@ -17,23 +17,23 @@ use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 use crate::shape::{Shape, elements};
 use crate::window::Window;
 
-/// What becomes of the elements of a window.
+/// The function that a pool applies to a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Pooled {
-    /// The largest.
+    /// The largest element.
     Maximum,
-    /// Their sum, divided by how many they are.
+    /// The sum of the elements divided by their number.
     Average {
-        /// Whether elements of the padding, which are 0, count.
+        /// Whether elements of the padding, which are 0, count in the number.
         count_include_pad: bool,
     },
-    /// Their sum, divided by this.
+    /// The sum of the elements divided by this number.
     DividedBy(i64),
 }
 
-/// A pool whose extents and attributes fit together, as one of volumes: images are one voxel deep.
-/// `ceil_mode` has done its work on `output`.
+/// A pool whose extents and attributes fit together, in the form of a pool of volumes: images are one voxel
+/// deep. Only `output` depends on `ceil_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolProblem {
@@ -57,11 +57,11 @@ pub struct PoolProblem {
     pub padding: [usize; 3],
     /// Steps between the elements of a window.
     pub dilation: [usize; 3],
-    /// What becomes of a window.
+    /// The function of a window.
     pub pooled: Pooled,
 }
 
-/// Attributes of a pool of `D` dimensions, as all of them have them.
+/// The common attributes of all pools of `D` dimensions.
 struct Attributes<const D: usize> {
     operator: &'static str,
     kernel_size: [usize; D],
@@ -84,7 +84,7 @@ impl<const D: usize> Attributes<D> {
         }
     }
 
-    /// Refuses padding that a window could hold nothing but.
+    /// Refuses padding of more than half the window, because a window could then hold padding alone.
     fn check_padding(&self, axis: usize) -> Result<(), SpecError> {
         let limit = self.kernel_size[axis] / 2;
         if self.padding[axis] > limit {
@@ -98,7 +98,7 @@ impl<const D: usize> Attributes<D> {
         Ok(())
     }
 
-    /// Checks what no input can make up for.
+    /// Checks the attributes before any input shape is known.
     fn check(&self) -> Result<(), SpecError> {
         if self.pooled == Pooled::DividedBy(0) {
             return Err(SpecError::ZeroDivisor {
@@ -144,14 +144,14 @@ impl<const D: usize> Attributes<D> {
     }
 }
 
-/// Problems that are a pool of volumes.
+/// Defines problems that wrap a pool of volumes.
 macro_rules! problems {
     ($($(#[$doc:meta])* $Problem:ident $([const $D:ident])?;)+) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct $Problem $(<const $D: usize>)? {
-            /// What it is as a pool of volumes.
+            /// The problem as a pool of volumes.
             pub pool: PoolProblem,
         }
 
@@ -170,11 +170,11 @@ problems! {
     MaxPool3dProblem;
     /// An average pooling whose extents and attributes fit together.
     AvgPoolProblem[const D];
-    /// An average of all positions of each channel: one window, of the extents of the input.
+    /// An adaptive average pooling whose extents and attributes fit together.
     AdaptiveAvgPoolProblem[const D];
 }
 
-/// Samples, channels and spatial extents of an input. Only the samples may be 0.
+/// Returns samples, channels and spatial extents of an input. Only the number of samples may be 0.
 fn batch_of<const D: usize>(
     operator: &'static str,
     input: &[usize],
@@ -195,7 +195,7 @@ fn batch_of<const D: usize>(
     Ok((n, c, extents))
 }
 
-/// Extents with those of 1 before them that are missing.
+/// Returns three extents; missing leading ones are 1.
 fn as_volume<const D: usize>(extents: [usize; D]) -> [usize; 3] {
     let mut volume = [1; 3];
     volume[3 - D..].copy_from_slice(&extents);
@@ -222,7 +222,7 @@ impl PoolProblem {
         }
     }
 
-    /// What the sum of the window of this output is divided by, if `inside` of its elements are in the input.
+    /// Returns the divisor of the sum of the window at `output`, with `inside` of its elements in the input.
     #[must_use]
     pub fn divisor(&self, output: [usize; 3], inside: usize) -> f64 {
         match self.pooled {
@@ -246,7 +246,8 @@ impl PoolProblem {
         }
     }
 
-    /// The divisor of the sums of all positions, if that is what is computed.
+    /// Returns the divisor of the sum over all positions, if the pool is a global average or sum of each
+    /// channel.
     #[must_use]
     pub fn of_whole_planes(&self) -> Option<f64> {
         let is_whole = self.pooled != Pooled::Maximum
@@ -257,7 +258,7 @@ impl PoolProblem {
         is_whole.then(|| self.divisor([0; 3], inside))
     }
 
-    /// The window's extents without what is after the padded input wherever the window starts.
+    /// Returns the window's extents without elements that lie behind the padded input for every window.
     pub fn taps(&self) -> [usize; 3] {
         let mut taps = self.kernel_size;
         for (axis, taps) in taps.iter_mut().enumerate() {

@@ -7,18 +7,18 @@ const OPERATOR: &str = "prelu";
 
 /// Multiplies values that are not above 0 by a slope, one for all channels or one for each; see
 /// [`torch.nn.functional.prelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html).
-/// No attributes: how many slopes there are is the shape of `weight`.
+/// No attributes: the shape of `weight` gives the number of slopes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct PreluSpec;
 
 impl PreluSpec {
-    /// Checks the shapes of the input and the slopes. With one slope the input may have any rank, with others
-    /// from 2 on.
+    /// Checks the shapes of the input and the slopes. With one slope the input may have any rank, with
+    /// several any rank from 2.
     ///
     /// # Errors
-    /// A `weight` that is no vector; slopes that are neither one nor as many as channels; an input of rank
-    /// under 2 with several.
+    /// A `weight` that is not a vector; a number of slopes that is neither 1 nor that of the channels;
+    /// several slopes for an input of rank under 2.
     pub fn problem(&self, input: &[usize], weight: &[usize]) -> Result<PreluProblem, SpecError> {
         let &[num_parameters] = weight else {
             return Err(SpecError::Rank {
@@ -59,13 +59,13 @@ fn check(quantity: Quantity, actual: usize, channels: usize) -> Result<(), SpecE
     }
 }
 
-/// A rectifier whose slopes fit its input.
+/// A PReLU whose slopes fit its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PreluProblem {
-    /// Slopes: one, or one for each channel.
+    /// Number of slopes: 1, or the number of channels.
     pub num_parameters: usize,
-    /// Shape of input and output. With one slope, all elements are one channel of one sample.
+    /// Shape of input and output. With one slope, all elements count as one channel of one sample.
     pub shape: ChannelShape,
 }
 
@@ -92,23 +92,23 @@ pub(crate) mod layer {
     pub struct PreluLayer {
         /// Prefix of its parameter, `name.weight`.
         pub name: String,
-        /// Slopes: 1 for all channels, or one for each; PyTorch's default is 1.
+        /// Number of slopes: 1 for all channels, or the number of channels; PyTorch's default is 1.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         pub num_parameters: usize,
-        /// What the slopes are before training; PyTorch's default is 0.25.
+        /// The initial value of the slopes; PyTorch's default is 0.25.
         #[serde(default = "default_init", skip_serializing_if = "is_default_init")]
         pub init: f64,
     }
 
     setters! {
         [] PreluLayer {
-            /// With slopes that are this before training.
+            /// Sets the initial value of the slopes.
             init(init: f64) |layer| layer.init = init;
         }
     }
 
     impl Layer {
-        /// A rectifier with slopes that are 0.25 before training, one for all channels or one for each.
+        /// Returns a PReLU with slopes that start at 0.25, one for all channels or one for each.
         #[must_use]
         pub fn prelu(name: impl Into<String>, num_parameters: usize) -> PreluLayer {
             PreluLayer {
@@ -137,7 +137,7 @@ pub(crate) mod layer {
         }
 
         fn needs_batch(&self) -> bool {
-            // Channels are PyTorch's axis 1, whatever the input has.
+            // Several slopes belong to the channels, PyTorch's axis 1.
             self.num_parameters != 1
         }
 

@@ -9,16 +9,16 @@ use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 use crate::setters::setters;
 use crate::shape::elements;
 
-/// What a reduction takes, in words.
+/// The expected axes in words, for errors.
 pub(crate) const EXPECTED: &str = "expected axes of the input behind the batch, each once";
 
-/// The most groups of neighbouring axes that a reduction takes.
+/// The maximum number of groups of adjacent axes that a reduction takes.
 pub(crate) const MAX_PASSES: usize = 3;
 
-/// The operations, by PyTorch's names.
+/// Defines the operations, under PyTorch's names.
 macro_rules! operations {
     ($($(#[$doc:meta])* $Variant:ident = $name:ident,)+) => {
-        /// What a reduction makes of several values.
+        /// The operation of a reduction.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ReductionOp {$(
@@ -30,7 +30,7 @@ macro_rules! operations {
             /// Every operation.
             pub const ALL: &[Self] = &[$(Self::$Variant),+];
 
-            /// PyTorch's name, that of the layer in files of chains.
+            /// PyTorch's name, which is also the layer's name in chain files.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -43,7 +43,7 @@ macro_rules! operations {
         impl crate::graph::Layer {$(
             $(#[$doc])*
             ///
-            /// `dim` has the axes as PyTorch counts; they are left out of the output, see [`ReductionSpec`].
+            /// `dim` has the axes as PyTorch counts them. The output lacks these axes; see [`ReductionSpec`].
             #[must_use]
             pub const fn $name(dim: &[isize]) -> ReductionSpec {
                 ReductionSpec::new(ReductionOp::$Variant, dim)
@@ -66,7 +66,7 @@ operations! {
 }
 
 impl ReductionOp {
-    /// Whether the result is one of the values, and no order of them changes it.
+    /// Whether the result is one of the values, independent of their order.
     #[must_use]
     pub const fn selects(self) -> bool {
         match self {
@@ -75,8 +75,7 @@ impl ReductionOp {
         }
     }
 
-    /// The operation that makes of values what this one makes of its results: sums for a mean, whose divisor
-    /// is the last step's.
+    /// Returns the operation for partial results: the sum for a mean, whose divisor belongs to the last step.
     #[must_use]
     pub const fn partial(self) -> Self {
         match self {
@@ -86,19 +85,19 @@ impl ReductionOp {
     }
 }
 
-/// Axes of a tensor as PyTorch counts them: from the first axis, or, below zero, from behind the last.
+/// Axes of a tensor as PyTorch counts them; negative numbers count from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dims {
-    /// A bit for each axis that is counted from the first.
+    /// Bit mask of the axes that are counted from the first one.
     front: u64,
-    /// A bit for each that is counted from the end, the lowest for -1.
+    /// Bit mask of the axes that are counted from the end; the lowest bit is -1.
     back: u64,
-    /// An axis that is given twice, or that no tensor has.
+    /// An axis that is given twice, or that is out of range for every tensor.
     refused: Option<isize>,
 }
 
 impl Dims {
-    /// These axes, in any order.
+    /// Collects these axes, in any order.
     #[must_use]
     pub const fn new(dims: &[isize]) -> Self {
         let mut new = Self {
@@ -124,15 +123,15 @@ impl Dims {
         new
     }
 
-    /// The axes: those counted from the first one, then those counted from the end.
+    /// Iterates over the axes: first those counted from the first one, then those counted from the end.
     pub fn iter(self) -> impl Iterator<Item = isize> {
         let back = bits(self.back).map(|bit| !(bit as isize));
         let front = bits(self.front).map(|bit| bit as isize);
         front.chain(back).chain(self.refused)
     }
 
-    /// A bit for each axis of a tensor of this rank, or the axis that is the batch, is given twice, or is
-    /// none of the tensor's.
+    /// Returns the bit mask of the axes of a tensor of this rank. The error is an axis that is the batch, is
+    /// given twice, or does not exist.
     fn axes(self, rank: usize) -> Result<u64, isize> {
         let mut axes = 0u64;
         for dim in self.iter() {
@@ -148,16 +147,16 @@ impl Dims {
     }
 }
 
-/// The bits that are set, the lowest first.
+/// Iterates over the bits that are set, the lowest first.
 pub(crate) fn bits(of: u64) -> impl DoubleEndedIterator<Item = usize> {
     (0..u64::BITS as usize).filter(move |bit| of >> bit & 1 == 1)
 }
 
-/// A reduction over axes, as PyTorch's functions of the operation's name have it:
-/// `torch.amax(x, dim=[2, 3])` is `ReductionSpec::new(ReductionOp::Max, &[2, 3])`.
+/// A reduction over axes, like PyTorch's function for the operation:
+/// `ReductionSpec::new(ReductionOp::Max, &[2, 3])` is `torch.amax(x, dim=[2, 3])`.
 ///
-/// *Shapes*: `(n, ..)` to the same without the axes, or, with `keepdim`, with an extent of 1 for each; any
-/// rank from 2 to 64, and at least one value to reduce.
+/// *Shapes*: `(n, ..)` to the same without the axes, or, with `keepdim`, with an extent of 1 for each of
+/// them. The rank is 2 to 64, and there is at least one value to reduce.
 ///
 /// # Examples
 /// ```
@@ -172,23 +171,23 @@ pub(crate) fn bits(of: u64) -> impl DoubleEndedIterator<Item = usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ReductionSpec {
-    /// What becomes of the values.
+    /// The operation.
     pub operation: ReductionOp,
-    /// The axes, any but the batch. PyTorch counts them from the first axis, or, below zero, from the end.
+    /// The axes, any but the batch. As in PyTorch, a negative number counts from the end.
     pub dim: Dims,
-    /// Whether the output keeps the axes, with an extent of 1 each; PyTorch's default is no.
+    /// Whether the output keeps the axes, with an extent of 1 each; PyTorch's default is false.
     pub keepdim: bool,
 }
 
 setters! {
     [] ReductionSpec {
-        /// With the axes kept in the output, or not.
+        /// Sets whether the output keeps the axes.
         keepdim(keepdim: bool) |spec| spec.keepdim = keepdim;
     }
 }
 
 impl ReductionSpec {
-    /// A reduction whose output lacks the axes `dim`.
+    /// Returns a reduction whose output lacks the axes `dim`.
     #[must_use]
     pub const fn new(operation: ReductionOp, dim: &[isize]) -> Self {
         Self {
@@ -201,8 +200,9 @@ impl ReductionSpec {
     /// Checks the attributes against the shape of the input.
     ///
     /// # Errors
-    /// Rank under 2; `dim` is empty, names the batch, an axis that the input does not have, or one twice;
-    /// more than three groups of neighbouring axes; nothing to reduce; more elements than memory addresses.
+    /// Rank under 2; an empty `dim`, or one with the batch, a missing axis, or an axis twice; more than three
+    /// groups of adjacent axes; no values to reduce; more than [`MAX_ELEMENTS`](crate::MAX_ELEMENTS)
+    /// elements.
     pub fn problem(&self, input: &[usize]) -> Result<ReductionProblem, SpecError> {
         let operator = self.operation.name();
         let of = Grouped::of(operator, self.dim, input, MAX_PASSES)?;
@@ -222,7 +222,7 @@ impl ReductionSpec {
     }
 }
 
-/// A bit for each of the axes `dim` of an input of this rank.
+/// Returns the bit mask of the axes `dim` of an input of this rank.
 pub(crate) fn axes(operator: &'static str, dim: Dims, rank: usize) -> Result<u64, SpecError> {
     match dim.axes(rank) {
         Ok(0) => Err(SpecError::ReducesNothing { operator }),
@@ -231,20 +231,20 @@ pub(crate) fn axes(operator: &'static str, dim: Dims, rank: usize) -> Result<u64
     }
 }
 
-/// Axes of an input, in groups of neighbours.
+/// Axes of an input, in groups of adjacent axes.
 pub(crate) struct Grouped {
-    /// A bit for each of the axes.
+    /// Bit mask of the axes.
     pub(crate) axes: u64,
-    /// Elements of the input, and those along the axes.
+    /// Elements of the input, and the product of the extents of the axes.
     pub(crate) elements: usize,
     pub(crate) count: usize,
-    /// A pass for each group, of which there are `len`.
+    /// One pass for each group; only the first `len` are valid.
     pub(crate) passes: [Pass; MAX_PASSES],
     len: usize,
 }
 
 impl Grouped {
-    /// The axes `dim` of an input of this shape, in up to `limit` groups.
+    /// Groups the axes `dim` of an input of this shape, into at most `limit` groups.
     pub(crate) fn of(
         operator: &'static str,
         dim: Dims,
@@ -261,7 +261,7 @@ impl Grouped {
         }
         let axes = axes(operator, dim, input.len())?;
         let elements = elements(operator, "input", input)?;
-        // Groups of axes, with the elements of the other axes before each. Axes of one element are part of
+        // Each group has the elements of the other axes before it, and its own. Axes with one element join
         // any group.
         let mut groups = [[1, 1]; MAX_PASSES];
         let (mut len, mut kept) = (0, 1);
@@ -288,8 +288,9 @@ impl Grouped {
     }
 }
 
-/// The passes over the first `len` groups of `n` samples, each the elements before a group of reduced axes
-/// and those of the group, with `behind` elements behind the last: the largest group first, which leaves the
+/// Returns the passes over the first `len` groups of `n` samples. Each group has the number of elements
+/// before it and its own; `behind` elements follow the last one. The largest group comes first, because it
+/// leaves the fewest elements to the later passes.
 /// least to the next.
 fn passes(
     n: usize,
@@ -316,20 +317,20 @@ fn passes(
     passes
 }
 
-/// The reduction of the middle axis of a tensor of three.
+/// A reduction of the middle axis of a tensor with three axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pass {
     /// Elements of the axes before the reduced one.
     pub outer: usize,
-    /// Values of which one is made.
+    /// Number of values per result.
     pub reduced: usize,
-    /// Elements of the axes behind it: the distance of these values.
+    /// Elements of the axes behind the reduced one: the distance between the reduced values.
     pub inner: usize,
 }
 
 impl Pass {
-    /// That of a tensor with these extents.
+    /// Returns the pass over a tensor with these extents.
     #[must_use]
     pub const fn new(outer: usize, reduced: usize, inner: usize) -> Self {
         Self {
@@ -344,7 +345,7 @@ impl Pass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReductionProblem {
-    /// What becomes of the values.
+    /// The operation.
     pub operation: ReductionOp,
     /// Whether the output keeps the axes.
     pub keepdim: bool,
@@ -352,27 +353,27 @@ pub struct ReductionProblem {
     pub n: usize,
     /// Elements of the input.
     pub elements: usize,
-    /// Values of which each result is made.
+    /// Number of values per result.
     pub count: usize,
-    /// A bit for each of the axes.
+    /// Bit mask of the axes.
     axes: u64,
     passes: [Pass; MAX_PASSES],
     len: usize,
 }
 
 impl ReductionProblem {
-    /// The steps of the reduction, one after the other: one for each group of neighbouring axes.
+    /// The passes of the reduction, in order: one for each group of adjacent axes.
     #[must_use]
     pub fn passes(&self) -> &[Pass] {
         &self.passes[..self.len]
     }
 
-    /// The axes of the input that are reduced, the first one first.
+    /// The reduced axes of the input, the first one first.
     pub fn axes(&self) -> impl DoubleEndedIterator<Item = usize> {
         bits(self.axes)
     }
 
-    /// The reduction as one of the channels at all positions of each sample, if no other axis is reduced.
+    /// Returns the pass if exactly the channels are reduced: at each position of each sample.
     #[must_use]
     pub fn of_channels(&self) -> Option<Pass> {
         (self.axes == 1 << 1).then_some(self.passes[0])

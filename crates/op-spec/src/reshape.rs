@@ -12,11 +12,11 @@ use crate::shape::{MAX_RANK, Shape, elements};
 
 const OPERATOR: &str = "reshape";
 
-/// The same values in the same order, with other axes behind the batch; see
-/// [`torch.reshape`](https://docs.pytorch.org/docs/stable/generated/torch.reshape.html), and
-/// `torch.nn.Unflatten` and `Flatten`.
+/// Keeps the values and their order and changes the axes behind the batch; see
+/// [`torch.reshape`](https://docs.pytorch.org/docs/stable/generated/torch.reshape.html), `torch.nn.Unflatten`
+/// and `torch.nn.Flatten`.
 ///
-/// *Numerics*: none; every value is passed on as it is, NaN among them.
+/// *Numerics*: none; every value is copied unchanged, including NaN.
 ///
 /// ```
 /// # use op_spec as convfuse;
@@ -34,12 +34,12 @@ const OPERATOR: &str = "reshape";
 #[serde(deny_unknown_fields, expecting = "an object of attributes")]
 #[non_exhaustive]
 pub struct ReshapeLayer {
-    /// The extents behind the batch, the channels first. One of them may be -1: it is what the others leave.
+    /// The extents behind the batch, the channels first. One of them may be -1: it follows from the others.
     pub shape: Vec<isize>,
 }
 
 impl Layer {
-    /// The same values with these extents behind the batch, of which one may be -1; see [`ReshapeLayer`].
+    /// Reshapes to these extents behind the batch, of which one may be -1; see [`ReshapeLayer`].
     #[must_use]
     pub fn reshape(shape: &[isize]) -> Layer {
         Layer::Reshape(ReshapeLayer {
@@ -48,7 +48,7 @@ impl Layer {
     }
 }
 
-/// Another shape of an input that has as many elements.
+/// A reshape of an input with the right number of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReshapeProblem {
@@ -57,13 +57,13 @@ pub struct ReshapeProblem {
 }
 
 impl ReshapeLayer {
-    /// The product of the extents that are given. Refuses what is no shape of any sample.
+    /// Returns the product of the known extents. Refuses extents that no shape has.
     fn known(&self) -> Result<usize, SpecError> {
         let mut given = Vec::with_capacity(self.shape.len());
         for (axis, &extent) in self.shape.iter().enumerate() {
             match usize::try_from(extent) {
                 Ok(extent @ 1..) => given.push(extent),
-                // All before it are given.
+                // The first -1: all extents before it are known.
                 Err(_) if extent == -1 && given.len() == axis => {}
                 _ => {
                     return Err(SpecError::NoExtent {
@@ -104,7 +104,7 @@ impl GraphLayer for ReshapeLayer {
     fn flow(&self, _: &Flow) -> Result<Flow, SpecError> {
         self.known()?;
         Ok(Flow {
-            // Those that are left depend on the input's extents.
+            // An extent of -1 depends on the input's extents.
             channels: usize::try_from(self.shape[0]).ok(),
             dimensions: Some(self.shape.len() - 1),
         })

@@ -31,7 +31,7 @@ pub struct ScaleProblem {
 }
 
 impl ScaleProblem {
-    /// A scaling of an input of this shape.
+    /// Returns the problem for an input of this shape.
     #[must_use]
     pub const fn new(shape: ChannelShape) -> Self {
         Self { shape }
@@ -53,28 +53,28 @@ pub(crate) mod layer {
     use crate::graph::parameters::Wanted;
     use crate::setters::setters;
 
-    /// A product with one factor per channel, PyTorch's `x * factor` with `factor` of shape `(c, 1, 1)` for
-    /// images.
+    /// A product with one factor per channel: PyTorch's `x * factor` with a `factor` of the shape `(c, 1, 1)`
+    /// for images.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, expecting = "an object of attributes")]
     #[non_exhaustive]
     pub struct ScaleLayer {
-        /// Name of the factor. Layers of the same name share it.
+        /// Name of the factor. Layers that give the same name share it.
         pub name: String,
-        /// What the factor is before training.
+        /// The initial values of the factor.
         #[serde(default = "ones")]
         pub initialisation: Initialisation,
     }
 
     setters! {
         [] ScaleLayer {
-            /// With a factor that is this before training.
+            /// Sets the initial values of the factor.
             initialisation(initialisation: Initialisation) |layer| layer.initialisation = initialisation;
         }
     }
 
     impl Layer {
-        /// A product with a factor that is 1 before training.
+        /// Returns a product with a factor of initially 1.
         #[must_use]
         pub fn scale(name: impl Into<String>) -> ScaleLayer {
             ScaleLayer {

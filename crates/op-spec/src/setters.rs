@@ -1,6 +1,6 @@
-//! Methods that set one attribute of a specification or a layer, and what they take.
+//! Setters for the attributes of specifications and layers, and their argument types.
 
-/// A number for all axes, or one for each: what `stride`, `dilation` and the like take.
+/// A number for all axes, or one for each: the argument of `stride`, `dilation` and similar setters.
 ///
 /// ```
 /// # mod convfuse { pub mod spec { pub use op_spec::*; } }
@@ -23,7 +23,7 @@ impl<const D: usize> From<[usize; D]> for PerAxis<D> {
     }
 }
 
-/// Methods that set a field, or a part of one, and give the changed value.
+/// Defines methods that set a field, or a part of one, and return the changed value.
 macro_rules! setters {
     ([$($generics:tt)*] $Type:ty {
         $($(#[$doc:meta])* $name:ident($value:ident: $argument:ty) |$this:ident| $set:expr;)+
@@ -40,14 +40,14 @@ macro_rules! setters {
     };
 }
 
-/// The attributes of a norm whose only number is `eps`.
+/// Defines the attributes of a norm whose only number is `eps`.
 macro_rules! eps_alone {
     ($(#[$doc:meta])* $Spec:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq)]
         #[non_exhaustive]
         pub struct $Spec {
-            /// Added to the variance.
+            /// Number added to the variance.
             pub eps: f64,
         }
 
@@ -60,7 +60,7 @@ macro_rules! eps_alone {
 
         $crate::setters::setters! {
             [] $Spec {
-                /// With this number added to the variance.
+                /// Sets the number added to the variance.
                 eps(eps: f64) |spec| spec.eps = eps;
             }
         }

@@ -5,14 +5,15 @@ use core::ops::Deref;
 
 use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 
-/// The most elements a tensor may have: the largest count whose bytes an address difference can express where
-/// each is an f32. Others may have no more: what is made of them on the way is f32.
+/// The maximum number of elements of a tensor: the largest count whose bytes an address difference can
+/// express if each is an f32. Tensors of smaller elements have the same limit, because their intermediate
+/// results are f32.
 pub const MAX_ELEMENTS: usize = isize::MAX as usize / size_of::<f32>();
 
 /// The highest rank in this crate, that of a batch of volumes.
 pub(crate) const MAX_RANK: usize = 5;
 
-/// The shape of a tensor of at most five dimensions; reads as a slice.
+/// The shape of a tensor of at most five dimensions; dereferences to a slice.
 #[derive(Clone, Copy)]
 pub struct Shape {
     rank: usize,
@@ -20,7 +21,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// `(n, c)` followed by the spatial extents.
+    /// Returns the shape of `(n, c)` followed by the spatial extents.
     pub(crate) fn new<const D: usize>(n: usize, c: usize, spatial: [usize; D]) -> Self {
         const { assert!(D + 2 <= MAX_RANK) };
         let mut extents = [0; MAX_RANK];
@@ -33,7 +34,7 @@ impl Shape {
         }
     }
 
-    /// Of at most five extents.
+    /// Returns the shape with these extents, at most five.
     #[cfg(feature = "graph")]
     pub(crate) fn of(shape: &[usize]) -> Self {
         let mut extents = [0; MAX_RANK];
@@ -44,7 +45,7 @@ impl Shape {
         }
     }
 
-    /// `(n, c)` followed by the last so many of depth, rows and columns.
+    /// Returns the shape of `(n, c)` followed by the last `dimensions` of depth, rows and columns.
     pub(crate) fn of_volume(n: usize, c: usize, volume: [usize; 3], dimensions: usize) -> Self {
         let [d, h, w] = volume;
         match dimensions {
@@ -83,10 +84,10 @@ impl PartialEq for Shape {
 
 impl Eq for Shape {}
 
-/// Number of elements of `shape`, if [`MAX_ELEMENTS`] allows it.
+/// Returns the number of elements of `shape`, if it is at most [`MAX_ELEMENTS`].
 ///
-/// Zero extents do not excuse the others: a tensor of shape `[0, 2^40, 2^40]` is refused, as the
-/// stride of its first dimension could not be expressed.
+/// An extent of zero does not lift the limit for the others: a tensor of shape `[0, 2^40, 2^40]` is refused,
+/// because the stride of its first dimension could not be expressed.
 pub(crate) fn elements(
     operator: &'static str,
     tensor: &'static str,
@@ -103,8 +104,8 @@ pub(crate) fn elements(
     Ok(if shape.contains(&0) { 0 } else { nonzero })
 }
 
-/// A tensor as operators see it that treat all positions of a channel alike. Exhaustive: a tensor has no
-/// other axes to them.
+/// The view of a tensor for operators that treat all positions of a channel alike. Exhaustive: a tensor has
+/// no other axes for these operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelShape {
     /// Samples.
@@ -155,17 +156,17 @@ impl ChannelShape {
     }
 }
 
-/// A tensor as operators see it that treat one axis apart from the others.
+/// The view of a tensor for operators that treat one axis differently from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AxisShape {
     /// Samples.
     pub n: usize,
-    /// Elements of the axes between the batch and the axis.
+    /// Elements of the axes between the batch and this axis.
     pub outer: usize,
     /// The extent of the axis.
     pub extent: usize,
-    /// Elements of the axes behind it.
+    /// Elements of the axes behind this axis.
     pub inner: usize,
 }
 

@@ -6,7 +6,7 @@ use crate::shape::elements;
 
 /// A shuffle of channels or pixels, with PyTorch's attributes.
 ///
-/// *Numerics*: none; every value is passed on as it is, NaN among them.
+/// *Numerics*: none; every value is copied unchanged, including NaN.
 ///
 /// ```
 /// # mod convfuse { pub mod spec { pub use op_spec::*; } }
@@ -28,21 +28,21 @@ use crate::shape::elements;
 )]
 #[non_exhaustive]
 pub enum ShuffleSpec {
-    /// The channels of all groups in turn: `(n, groups * c, ..)` to `(n, c * groups, ..)`, with at least one
-    /// spatial axis; see
+    /// Interleaves the channels of all groups: `(n, groups * c, ..)` to `(n, c * groups, ..)`, with at least
+    /// one spatial axis; see
     /// [`torch.nn.ChannelShuffle`](https://docs.pytorch.org/docs/stable/generated/torch.nn.ChannelShuffle.html).
     ChannelShuffle {
-        /// Into how many groups the channels are divided.
+        /// The number of groups into which the channels are divided.
         groups: usize,
     },
-    /// Channels as blocks of `r = upscale_factor` by `r` pixels: `(n, c * r * r, h, w)` to
+    /// Arranges channels as blocks of `r = upscale_factor` by `r` pixels: `(n, c * r * r, h, w)` to
     /// `(n, c, h * r, w * r)`; see
     /// [`torch.nn.PixelShuffle`](https://docs.pytorch.org/docs/stable/generated/torch.nn.PixelShuffle.html).
     PixelShuffle {
         /// Rows and columns of a block.
         upscale_factor: usize,
     },
-    /// Blocks of `r = downscale_factor` by `r` pixels as channels: `(n, c, h * r, w * r)` to
+    /// Arranges blocks of `r = downscale_factor` by `r` pixels as channels: `(n, c, h * r, w * r)` to
     /// `(n, c * r * r, h, w)`; see
     /// [`torch.nn.PixelUnshuffle`](https://docs.pytorch.org/docs/stable/generated/torch.nn.PixelUnshuffle.html).
     PixelUnshuffle {
@@ -69,8 +69,9 @@ impl ShuffleSpec {
     /// Checks the shape of the input. An empty batch is accepted.
     ///
     /// # Errors
-    /// An attribute of 0; another rank than 4, of a channel shuffle under 3; channels, of the pixel unshuffle
-    /// rows or columns, that cannot be divided; more elements than can be counted.
+    /// An attribute of 0; a rank other than 4, or, for a channel shuffle, under 3; channels that are not
+    /// divisible, or, for a pixel unshuffle, rows or columns; more than [`MAX_ELEMENTS`](crate::MAX_ELEMENTS)
+    /// elements.
     pub fn problem(&self, input: &[usize]) -> Result<ShuffleProblem, SpecError> {
         let operator = self.operator();
         let rank = |rule| SpecError::Rank {
@@ -108,7 +109,7 @@ impl ShuffleSpec {
         })
     }
 
-    /// The channels of the output, where the input has so many.
+    /// Returns the output's number of channels for this number of the input.
     fn channels(&self, channels: usize) -> Result<usize, SpecError> {
         let (attribute, factor) = match *self {
             Self::ChannelShuffle { groups } => ("groups", groups),
@@ -133,7 +134,7 @@ impl ShuffleSpec {
         }
     }
 
-    /// A quantity divided by another one, both with their names.
+    /// Divides a quantity by another one; both have names for the error.
     fn divided(
         &self,
         (quantity, actual): (&'static str, usize),
@@ -152,23 +153,23 @@ impl ShuffleSpec {
     }
 }
 
-/// A shuffle of an input that it takes.
+/// A shuffle of an input of valid shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShuffleProblem {
     /// The shuffle.
     pub spec: ShuffleSpec,
-    /// What the axes are split into: `(n, c, r, r, h, w)` for pixels, `(n, groups, c, 1, 1, spatial)` for
-    /// channels.
+    /// The extents after the split of the axes: `(n, c, r, r, h, w)` for pixels,
+    /// `(n, groups, c, 1, 1, spatial)` for channels.
     pub extents: [usize; 6],
 }
 
 impl ShuffleProblem {
-    /// The axes of the input and those of the output, outermost first as they lie densely in this layout:
-    /// each an index into [`extents`](Self::extents).
+    /// Returns the axes of the input and of the output, outermost first, in this dense layout. Each axis is
+    /// an index into [`extents`](Self::extents).
     #[must_use]
     pub fn axes(&self, layout: Layout) -> [[usize; 6]; 2] {
-        // In NCHW, and how many of them are channels.
+        // The order of the axes in NCHW, and how many of them are channels.
         let split = ([0, 1, 2, 3, 4, 5], 3);
         let pixels = ([0, 1, 4, 2, 5, 3], 1);
         let sides = match self.spec {
@@ -205,11 +206,11 @@ mod layer {
     use crate::graph::layer::{GraphLayer, LayerProblem, constructors};
 
     constructors! {
-        /// The channels of so many groups in turn; see [`ShuffleSpec::ChannelShuffle`].
+        /// Interleaves the channels of all groups; see [`ShuffleSpec::ChannelShuffle`].
         channel_shuffle(groups: usize) = Layer::Shuffle(ShuffleSpec::ChannelShuffle { groups });
-        /// Channels as blocks of pixels; see [`ShuffleSpec::PixelShuffle`].
+        /// Arranges channels as blocks of pixels; see [`ShuffleSpec::PixelShuffle`].
         pixel_shuffle(upscale_factor: usize) = Layer::Shuffle(ShuffleSpec::PixelShuffle { upscale_factor });
-        /// Blocks of pixels as channels; see [`ShuffleSpec::PixelUnshuffle`].
+        /// Arranges blocks of pixels as channels; see [`ShuffleSpec::PixelUnshuffle`].
         pixel_unshuffle(downscale_factor: usize) = Layer::Shuffle(ShuffleSpec::PixelUnshuffle { downscale_factor });
     }
 

@@ -1,4 +1,4 @@
-//! Exponentials of values as shares of their sum.
+//! Softmax: exponentials of values divided by their sum.
 
 use crate::error::SpecError;
 use crate::reduction::{Dims, Grouped, Pass, bits};
@@ -6,7 +6,7 @@ use crate::reduction::{Dims, Grouped, Pass, bits};
 /// Attributes of a softmax; see
 /// [`torch.nn.functional.softmax`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmax.html).
 ///
-/// `dim` is an axis, or neighbouring axes that count as one, as after PyTorch's `flatten`.
+/// `dim` is an axis, or adjacent axes that count as one, as after PyTorch's `flatten`.
 ///
 /// # Examples
 /// ```
@@ -25,11 +25,11 @@ use crate::reduction::{Dims, Grouped, Pass, bits};
 )]
 #[non_exhaustive]
 pub struct SoftmaxSpec {
-    /// The axes, any but the batch. PyTorch counts them from the first axis, or, below zero, from the end.
+    /// The axes, any but the batch. As in PyTorch, a negative number counts from the end.
     pub dim: Dims,
 }
 
-/// Attributes of the logarithm of a softmax, those of [`SoftmaxSpec`]; see
+/// Attributes of the logarithm of a softmax, the same as of [`SoftmaxSpec`]; see
 /// [`torch.nn.functional.log_softmax`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.log_softmax.html).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "graph", derive(serde::Serialize, serde::Deserialize))]
@@ -39,14 +39,14 @@ pub struct SoftmaxSpec {
 )]
 #[non_exhaustive]
 pub struct LogSoftmaxSpec {
-    /// The axes, any but the batch. PyTorch counts them from the first axis, or, below zero, from the end.
+    /// The axes, any but the batch. As in PyTorch, a negative number counts from the end.
     pub dim: Dims,
 }
 
 macro_rules! over_axes {
     ($($Spec:ident: $operator:literal, $is_log:literal, $Problem:ty, |$softmax:ident| $problem:expr;)+) => {$(
         impl $Spec {
-            /// Over the axes `dim`.
+            /// Returns the specification over the axes `dim`.
             #[must_use]
             pub const fn new(dim: &[isize]) -> Self {
                 Self {
@@ -59,8 +59,8 @@ macro_rules! over_axes {
             /// Empty inputs are accepted and give empty outputs.
             ///
             /// # Errors
-            /// Rank under 2; `dim` is empty, names the batch, an axis that the input does not have, or one
-            /// twice, or axes that are not neighbours; more elements than memory addresses.
+            /// Rank under 2; an empty `dim`, or one with the batch, a missing axis, or an axis twice; axes
+            /// that are not adjacent; more than [`MAX_ELEMENTS`](crate::MAX_ELEMENTS) elements.
             pub fn problem(&self, input: &[usize]) -> Result<$Problem, SpecError> {
                 let of = Grouped::of($operator, self.dim, input, 1)?;
                 let $softmax = SoftmaxProblem {
@@ -86,7 +86,7 @@ over_axes! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SoftmaxProblem {
-    /// Whether logarithms are taken of the results.
+    /// Whether the results are logarithms.
     pub is_log: bool,
     /// Samples.
     pub n: usize,
@@ -96,7 +96,7 @@ pub struct SoftmaxProblem {
     pub elements: usize,
     /// The values that share a sum, as the middle axis of a tensor of three.
     pub pass: Pass,
-    /// A bit for each of the axes.
+    /// Bit mask of the axes.
     axes: u64,
 }
 
@@ -104,7 +104,7 @@ pub struct SoftmaxProblem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogSoftmaxProblem {
-    /// The softmax, which says that logarithms are taken.
+    /// The softmax, with `is_log` true.
     pub softmax: SoftmaxProblem,
 }
 
@@ -123,13 +123,13 @@ impl SoftmaxProblem {
         bits(self.axes)
     }
 
-    /// Whether the values that share a sum are those of all channels at a position.
+    /// Whether each sum is over all channels at a position.
     #[must_use]
     pub const fn is_of_channels(&self) -> bool {
         self.axes == 1 << 1
     }
 
-    /// Whether they are of one channel.
+    /// Whether each sum is over positions of a single channel.
     #[must_use]
     pub const fn is_within_channels(&self) -> bool {
         self.axes >> 1 & 1 == 0
@@ -146,9 +146,9 @@ pub(crate) mod layer {
     use crate::reduction::axes;
 
     constructors! {
-        /// A softmax over the axes `dim`, which count as one; see [`SoftmaxSpec`].
+        /// Computes a softmax over the axes `dim`, which count as one; see [`SoftmaxSpec`].
         softmax(dim: &[isize]) = Layer::Softmax(SoftmaxSpec::new(dim));
-        /// Its logarithm; see [`LogSoftmaxSpec`].
+        /// Computes the logarithm of a softmax; see [`LogSoftmaxSpec`].
         log_softmax(dim: &[isize]) = Layer::LogSoftmax(LogSoftmaxSpec::new(dim));
     }
 
@@ -160,7 +160,7 @@ pub(crate) mod layer {
                 }
 
                 fn needs_batch(&self) -> bool {
-                    // Counted from the first axis, an axis is another one without a batch.
+                    // An axis that is counted from the first one is a different axis without a batch.
                     self.dim.iter().any(|dim| dim >= 0)
                 }
 

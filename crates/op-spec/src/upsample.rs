@@ -1,4 +1,4 @@
-//! Upsampling of sequences, images and volumes: nearest values, and linear interpolation.
+//! Upsampling of sequences, images and volumes: nearest neighbour and linear interpolation.
 
 use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 use crate::setters::setters;
@@ -6,7 +6,7 @@ use crate::shape::{Shape, elements};
 
 const OPERATOR: &str = "upsample";
 
-/// A value for all spatial axes, or one for each: of sequences, images or volumes.
+/// A value for all spatial axes, or one for each axis of sequences, images or volumes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(
     feature = "graph",
@@ -18,13 +18,13 @@ const OPERATOR: &str = "upsample";
 )]
 #[non_exhaustive]
 pub enum EachAxis<T> {
-    /// For all.
+    /// One value for all axes.
     All(T),
-    /// Of sequences.
+    /// The value for the axis of sequences.
     One([T; 1]),
-    /// Of images.
+    /// The values for the axes of images.
     Two([T; 2]),
-    /// Of volumes.
+    /// The values for the axes of volumes.
     Three([T; 3]),
 }
 
@@ -59,7 +59,7 @@ macro_rules! each_axis {
 each_axis!(usize, f64);
 
 impl<T: Copy> EachAxis<T> {
-    /// How many axes have a value of their own, if not any number of axes has the same one.
+    /// Returns the number of axes that have separate values, or `None` for one value for all axes.
     const fn axes(&self) -> Option<usize> {
         match self {
             Self::All(_) => None,
@@ -69,7 +69,7 @@ impl<T: Copy> EachAxis<T> {
         }
     }
 
-    /// The value of an axis of so many as have one.
+    /// Returns the value of an axis.
     fn of(&self, axis: usize) -> T {
         match self {
             Self::All(all) => *all,
@@ -80,7 +80,7 @@ impl<T: Copy> EachAxis<T> {
     }
 }
 
-/// How values between those of the input are made.
+/// The interpolation between values of the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "graph",
@@ -96,9 +96,9 @@ pub enum UpsampleMode {
     NearestExact,
     /// Linear interpolation of sequences.
     Linear,
-    /// Of images.
+    /// Linear interpolation of images.
     Bilinear,
-    /// Of volumes.
+    /// Linear interpolation of volumes.
     Trilinear,
 }
 
@@ -115,7 +115,7 @@ impl UpsampleMode {
         }
     }
 
-    /// The spatial dimensions of a mode that interpolates.
+    /// Returns the number of spatial dimensions of a mode that interpolates.
     const fn dimensions(self) -> Option<usize> {
         match self {
             Self::Nearest | Self::NearestExact => None,
@@ -128,16 +128,16 @@ impl UpsampleMode {
 
 /// Upsampling to a size, or by a factor; see
 /// [`torch.nn.Upsample`](https://docs.pytorch.org/docs/stable/generated/torch.nn.Upsample.html) and
-/// `torch.nn.functional.interpolate`, whose other modes are refused. Outputs may be smaller than inputs.
+/// `torch.nn.functional.interpolate`. PyTorch's other modes are refused. Outputs may be smaller than inputs.
 ///
-/// *Shapes*: `(n, c, ..)` with one to three spatial axes to `(n, c, ..)`, each of which has the extent of
+/// *Shapes*: `(n, c, ..)` with one to three spatial axes to the same rank. Each spatial extent is that of
 /// `size`, or `floor(input * scale_factor)`.
 ///
-/// *Numerics*: positions are computed in f32 by PyTorch's formulas: `output * scale` and
-/// `(output + 0.5) * scale` of nearest values, `(output + 0.5) * scale - 0.5`, at least 0, of linear
-/// interpolation, or `output * scale` with `align_corners`. The scale is `1 / scale_factor`, or
-/// `input / output`, with `align_corners` `(input - 1) / (output - 1)`. *NaN* and infinities of the values
-/// around a position give NaN where a weight of 0 meets them, as in PyTorch.
+/// *Numerics*: positions are computed in f32 by PyTorch's formulas. Nearest modes use `output * scale` or
+/// `(output + 0.5) * scale`. Linear modes use `(output + 0.5) * scale - 0.5`, at least 0, or `output * scale`
+/// with `align_corners`. The scale is `1 / scale_factor` or `input / output`, with `align_corners`
+/// `(input - 1) / (output - 1)`. *NaN* and infinities around a position give NaN even with a weight of 0, as
+/// in PyTorch.
 ///
 /// ```
 /// # mod convfuse { pub mod spec { pub use op_spec::*; } }
@@ -155,22 +155,22 @@ impl UpsampleMode {
 )]
 #[non_exhaustive]
 pub struct UpsampleSpec {
-    /// The output's extents.
+    /// The extents of the output.
     #[cfg_attr(
         feature = "graph",
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub size: Option<EachAxis<usize>>,
-    /// What the input's extents are multiplied by. There is either a size or a factor.
+    /// The factors of the input's extents. Exactly one of size and factor is given.
     #[cfg_attr(
         feature = "graph",
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub scale_factor: Option<EachAxis<f64>>,
-    /// How values are made.
+    /// The interpolation mode.
     #[cfg_attr(feature = "graph", serde(default, skip_serializing_if = "is_nearest"))]
     pub mode: UpsampleMode,
-    /// Whether the first and the last values of an axis stay at its ends, which linear modes alone take.
+    /// Whether the first and the last values of an axis stay at its ends; only for modes that interpolate.
     #[cfg_attr(
         feature = "graph",
         serde(default, skip_serializing_if = "crate::graph::file::is_false")
@@ -185,9 +185,9 @@ fn is_nearest(mode: &UpsampleMode) -> bool {
 
 setters! {
     [] UpsampleSpec {
-        /// With this mode.
+        /// Sets the mode.
         mode(mode: UpsampleMode) |spec| spec.mode = mode;
-        /// With the first and the last values at the ends of each axis, or not.
+        /// Sets whether the first and the last values stay at the ends of each axis.
         align_corners(align_corners: bool) |spec| spec.align_corners = align_corners;
     }
 }
@@ -200,7 +200,7 @@ impl UpsampleSpec {
         align_corners: false,
     };
 
-    /// To an output of these extents: one for all axes, or one for each. Nearest values.
+    /// Returns an upsampling to these extents (one for all axes, or one for each), in nearest mode.
     #[must_use]
     pub fn size(size: impl Into<EachAxis<usize>>) -> Self {
         Self {
@@ -209,7 +209,7 @@ impl UpsampleSpec {
         }
     }
 
-    /// By a factor, or one for each axis. Nearest values.
+    /// Returns an upsampling by a factor, or one for each axis, in nearest mode.
     #[must_use]
     pub fn scale_factor(scale_factor: impl Into<EachAxis<f64>>) -> Self {
         Self {
@@ -218,14 +218,14 @@ impl UpsampleSpec {
         }
     }
 
-    /// The spatial dimensions that it takes, if not any.
+    /// Returns the number of spatial dimensions that the attributes require, if any.
     fn dimensions(&self) -> Option<usize> {
         let size = self.size.and_then(|size| size.axes());
         let factor = self.scale_factor.and_then(|factor| factor.axes());
         self.mode.dimensions().or(size).or(factor)
     }
 
-    /// Checks what does not depend on the input.
+    /// Checks the attributes before any input shape is known.
     fn check(&self) -> Result<(), SpecError> {
         let operator = OPERATOR;
         if self.size.is_some() == self.scale_factor.is_some() {
@@ -262,10 +262,10 @@ impl UpsampleSpec {
 
     /// Checks the shape of the input. An empty batch is accepted.
     ///
-    /// # Errors
     /// Neither or both of `size` and `scale_factor`; `align_corners` of a mode that does not interpolate; a
-    /// rank that is not that of the mode or of the attributes, or not from 3 to 5; extents of 0 of input or
-    /// output; a factor that is no finite number above 0; more elements than can be counted.
+    /// rank that does not fit the mode or the attributes, or is not from 3 to 5; extents of 0 of input or
+    /// output; a factor that is not a finite number above 0; more than [`MAX_ELEMENTS`](crate::MAX_ELEMENTS)
+    /// elements.
     pub fn problem(&self, input: &[usize]) -> Result<UpsampleProblem, SpecError> {
         self.check()?;
         let operator = OPERATOR;
@@ -324,21 +324,21 @@ impl UpsampleSpec {
     }
 }
 
-/// Where along an axis the values of an output come from: at `(output + before) * scale - behind`, in f32.
+/// The source positions of an axis: `(output + before) * scale - behind`, in f32.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct UpsampleAxis {
-    /// Steps of the input for a step of the output.
+    /// Input steps per output step.
     pub scale: f32,
-    /// Added to the output's index.
+    /// Number added to the output's index.
     pub before: f32,
-    /// Taken off the position.
+    /// Number subtracted from the position.
     pub behind: f32,
 }
 
 impl UpsampleAxis {
-    /// An axis that is not there.
+    /// The values of an absent axis.
     const NONE: Self = Self {
         scale: 1.0,
         before: 0.0,
@@ -365,8 +365,8 @@ impl UpsampleAxis {
         }
     }
 
-    /// The index of the value in front of the position of `output`, or at it, on an axis of the extent
-    /// `input`, and the weight of the value behind it.
+    /// Returns the index of the last input value not behind the position of `output`, on an axis with `input`
+    /// values, and the weight of the value behind it.
     #[must_use]
     #[inline(always)]
     pub fn source(&self, output: u32, input: u32) -> (u32, f32) {
@@ -380,8 +380,7 @@ impl UpsampleAxis {
     }
 }
 
-/// An upsampling of a shape that it takes. Axes are depth, height, width; those that are not there have an
-/// extent of 1.
+/// An upsampling of an input of valid shape. Axes are depth, height, width; absent axes have an extent of 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct UpsampleProblem {
@@ -391,13 +390,13 @@ pub struct UpsampleProblem {
     pub c: usize,
     /// Spatial axes of the input.
     pub dimensions: usize,
-    /// Their extents.
+    /// Extents of the input.
     pub input: [usize; 3],
     /// Extents of the output.
     pub output: [usize; 3],
-    /// Where the output's values come from.
+    /// The source positions of each axis.
     pub axes: [UpsampleAxis; 3],
-    /// Whether it interpolates.
+    /// Whether the mode interpolates.
     pub is_linear: bool,
 }
 
@@ -419,7 +418,7 @@ mod layer {
     use crate::graph::layer::{GraphLayer, LayerProblem};
 
     impl Layer {
-        /// Upsampling, such as `UpsampleSpec::scale_factor(2.0)`; see [`UpsampleSpec`].
+        /// Upsamples, for example by `UpsampleSpec::scale_factor(2.0)`; see [`UpsampleSpec`].
         #[must_use]
         pub const fn upsample(spec: UpsampleSpec) -> Layer {
             Layer::Upsample(spec)

@@ -1,4 +1,4 @@
-//! Sliding windows along one axis, as convolution and pooling share them.
+//! Sliding windows along one axis, for convolution and pooling.
 
 use crate::error::{Quantity, SpecError, at_least_one};
 
@@ -9,19 +9,19 @@ pub(crate) struct Window {
     pub(crate) stride: usize,
     pub(crate) padding: usize,
     pub(crate) dilation: usize,
-    /// Whether a last window that hangs over the padded end counts.
+    /// Whether a last window may hang over the padded end.
     pub(crate) ceil_mode: bool,
 }
 
 impl Window {
-    /// What no input can make up for.
+    /// Checks the attributes before any input shape is known.
     pub(crate) fn check(self, operator: &'static str, axis: usize) -> Result<(), SpecError> {
         at_least_one(operator, Quantity::entry("kernel_size", axis), self.kernel)?;
         at_least_one(operator, Quantity::entry("stride", axis), self.stride)?;
         at_least_one(operator, Quantity::entry("dilation", axis), self.dilation)
     }
 
-    /// How many windows fit along an axis of `input` elements.
+    /// Returns the number of windows along an axis of `input` elements.
     ///
     /// A window that hangs over the end (with `ceil_mode`) counts only if it starts inside the
     /// input or its left padding, so that no window holds right padding alone.

@@ -1,4 +1,4 @@
-//! Layers by their methods, held against the files that say the same.
+//! Layers from setters, compared with the equivalent files.
 
 use op_spec::graph::{Chain, Initialisation, Layer};
 use op_spec::{MaxPool2dSpec, Padding, PaddingMode, PointwiseSpec};
@@ -108,7 +108,7 @@ fn parameters_that_a_layer_leaves_out_are_known_with_their_attributes() {
             Layer::conv2d("conv", 4, 1).bias(false),
             Layer::instance_norm("norm"),
             Layer::layer_norm("last", &[4, 2, 2]).bias(false),
-            // Without a name there is nothing to store parameters under.
+            // An empty name is accepted only without parameters.
             Layer::group_norm("", 2).affine(false),
             Layer::scale("scale"),
         ),

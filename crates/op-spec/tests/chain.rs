@@ -15,7 +15,7 @@ fn chain_79() -> Chain {
     KernelBench79::default().chain().unwrap()
 }
 
-/// The chain of a file, or why it is none.
+/// Reads a chain from a file.
 fn read(json: &str) -> Result<Chain, serde_json::Error> {
     serde_json::from_str(json)
 }
@@ -24,7 +24,7 @@ fn written(chain: &Chain) -> String {
     serde_json::to_string(chain).unwrap()
 }
 
-/// The chain of these layers on two channels.
+/// Reads a chain of these layers on two channels.
 fn of_layers(layers: &str) -> Result<Chain, serde_json::Error> {
     read(&format!(r#"{{"in_channels":2,"layers":[{layers}]}}"#))
 }
@@ -65,7 +65,7 @@ fn parameters_are_pytorchs_each_once() {
     // Both products take the same factor.
     assert_eq!(of_79.parameters_of(1), of_79.parameters_of(4));
     assert_eq!(of_79.parameters()[2].shape, [16, 1, 1, 1]);
-    // What random numbers a parameter is made from does not depend on whether others are there.
+    // A parameter's random stream does not depend on the presence of other parameters.
     let bare = KernelBench79 {
         bias: false,
         ..KernelBench79::default()

@@ -57,7 +57,7 @@ fn a_classifier_is_flattened_and_linear() {
         form(3..5).unwrap().summary().to_string(),
         "convolution, batch_norm"
     );
-    // A matrix without a batch is a vector; what a flatten is behind has one.
+    // A linear layer accepts a vector, a matrix without a batch. Behind a flatten there is always a batch.
     let alone = Chain::new(4, [Layer::linear("l", 4, 3)]).unwrap();
     assert_eq!(alone.problem(&[4]).unwrap().output_shape(), [3]);
     assert_eq!(alone.problem(&[7, 4]).unwrap().output_shape(), [7, 3]);
@@ -78,7 +78,7 @@ fn a_classifier_is_flattened_and_linear() {
         read(r#"{"linear":{"name":"l","in_features":3}}"#) => "layer 0: linear: missing field `out_features`";
         read(r#"{"flatten":{"start_dim":1}}"#) => "layer 0: flatten: unknown field `start_dim`";
     }
-    // Of a matrix the channels stay known.
+    // Flattening a matrix keeps the number of channels known.
     let layers = vec![
         Layer::linear("l", 3, 2).into(),
         Layer::flatten(),

@@ -1,4 +1,4 @@
-//! Graphs: names, values that several layers take, paths.
+//! Graphs: names, values with several readers, paths.
 
 use op_spec::Padding;
 use op_spec::graph::{
@@ -81,10 +81,10 @@ fn what_is_debugged_is_a_call_for_each_layer() {
 
 #[test]
 fn a_path_ends_where_a_value_is_taken_by_others() {
-    // The shortcut comes first, since the other path takes it.
+    // The shortcut's path comes first, because the other path takes its value.
     let graph = block().build("y").unwrap();
     assert_eq!(graph.paths(), [vec![2], vec![0, 1, 3, 4, 5]]);
-    // Two layers take what the first gives.
+    // Two layers take the output of `a`.
     let graph = Graph::builder("x", 8)
         .layer("a", "x", conv("a"))
         .layer("b", "a", Layer::relu())
@@ -93,7 +93,7 @@ fn a_path_ends_where_a_value_is_taken_by_others() {
         .build("d")
         .unwrap();
     assert_eq!(graph.paths(), [vec![0], vec![2], vec![1, 3]]);
-    // Both are on the way to the sum, as a convolution is.
+    // An addition takes `a` again: the path continues behind a function in between, not a convolution.
     let sum = |between: Layer| {
         Graph::builder("x", 8)
             .layer("a", "x", conv("a"))
@@ -106,7 +106,8 @@ fn a_path_ends_where_a_value_is_taken_by_others() {
     assert_eq!(sum(Layer::relu()).paths(), [[0, 1, 2]]);
 }
 
-/// `((y + b) + y) * y + y`, and what cannot be done while one value is kept.
+/// Paths with a kept value, `((y + b) + y) * y + y`, and regions that would need another one at the same
+/// time.
 #[test]
 fn a_path_leads_on_where_arithmetic_takes_a_value_again() {
     let of = |layers: &[(&str, &str, Layer)]| {
@@ -141,7 +142,7 @@ fn a_path_leads_on_where_arithmetic_takes_a_value_again() {
     let graph = of(&[("a", "y", Layer::mul("y")), ("b", "a", Layer::sub("a"))]);
     assert_eq!(graph.paths(), [[0, 1, 2]]);
     assert_eq!(graph.operands(1), [y; 2]);
-    // One after the other.
+    // Two values, kept one after the other.
     let graph = of(&[
         ("a", "y", Layer::sigmoid()),
         ("b", "a", Layer::mul("y")),
@@ -149,7 +150,7 @@ fn a_path_leads_on_where_arithmetic_takes_a_value_again() {
         ("d", "b", Layer::div("c")),
         ("e", "d", Layer::relu()),
     ]);
-    // The path leads through what is divided.
+    // The path leads through the dividend.
     assert_eq!(graph.paths(), [vec![0, 1, 2], vec![3], vec![4, 5]]);
     let graph = of(&[
         ("a", "y", Layer::sigmoid()),
@@ -159,7 +160,7 @@ fn a_path_leads_on_where_arithmetic_takes_a_value_again() {
         ("e", "d", Layer::relu()),
     ]);
     assert_eq!(graph.paths(), [[0, 1, 2, 3, 4, 5]]);
-    // Two at a time: the first is kept.
+    // Two values at the same time: the path of the first one ends.
     let graph = of(&[
         ("a", "y", Layer::sigmoid()),
         ("b", "a", Layer::mul("y")),
@@ -177,14 +178,14 @@ fn a_path_leads_on_where_arithmetic_takes_a_value_again() {
     assert_eq!(graph.paths(), [vec![0], vec![1, 2]]);
     let problem = graph.problem(&[2, 8, 5, 6]).unwrap();
     assert_eq!(NormalForm::of(&problem, 0..3).unwrap_err().layer, 1);
-    // A reduction in between, which keeps the shape.
+    // A reduction in between that keeps the shape.
     let graph = of(&[
         ("a", "y", Layer::softmax(&[1])),
         ("b", "a", Layer::mul("y")),
     ]);
     let problem = graph.problem(&[2, 8, 5, 6]).unwrap();
     assert_eq!(NormalForm::of(&problem, 0..3).unwrap_err().layer, 2);
-    // The layers of a path cut where another one needs a value of them.
+    // A path is split if a layer of another path needs one of its inner values.
     let graph = of(&[
         ("a", "y", Layer::sigmoid()),
         ("b", "y", Layer::tanh()),
@@ -275,7 +276,7 @@ fn what_is_no_graph_is_refused() {
             => "graph: no layer takes r, and it is no output";
         relu("y", "x").build("z") => "graph: the output z is no value that a layer gives";
     }
-    // What layers say of their operands.
+    // Errors of the layers about their operands.
     let sum = |b| {
         let branches = empty().layer("a", "x", conv("a")).layer("b", "x", b);
         branches.layer("c", "a", Layer::add("b")).build("c")

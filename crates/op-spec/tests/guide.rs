@@ -1,4 +1,4 @@
-//! The guide's table of layers and the schema of chain files, held against the reader of chain files.
+//! The guide's table of layers and the schema of chain files, compared with the reader of chain files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use op_spec::graph::{Chain, Layer};
 use op_spec::{GeluApproximation, ReductionOp, ReductionSpec, UpsampleSpec};
 use serde_json::{Map, Value, json};
 
-/// A file of the repository.
+/// Returns the path of a file of the repository.
 fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -20,7 +20,7 @@ pub(super) fn read(path: &str) -> String {
     fs::read_to_string(repository(path)).expect(path)
 }
 
-/// The layers as their constructors make them. A constructor has the name of its operator.
+/// Returns each layer from its constructor, which has the operator's name.
 fn constructed() -> Vec<Layer> {
     let reductions = ReductionOp::ALL.iter();
     let reductions = reductions.map(|&operation| ReductionSpec::new(operation, &[1]));
@@ -86,26 +86,26 @@ fn layer(operator: &str, attributes: &Map<String, Value>) -> Result<Layer, Strin
     let mut file = Map::new();
     file.insert(operator.to_owned(), Value::Object(attributes.clone()));
     serde_json::from_value(Value::Object(file)).map_err(|error| {
-        // What is wrong with the attributes is said of the operator.
+        // Errors in attributes begin with the operator.
         let message = error.to_string();
         let of_operator = message.strip_prefix(&format!("{operator}: "));
         of_operator.unwrap_or(&message).to_owned()
     })
 }
 
-/// The names in backticks after the first one.
+/// Returns the names in backticks, without the first one.
 fn names(message: &str) -> BTreeSet<String> {
     let quoted = message.split('`').skip(1).step_by(2);
     quoted.skip(1).map(str::to_owned).collect()
 }
 
-/// Every operator that the reader knows: it lists them where it is given another.
+/// Returns all operators of the reader, from its error for an unknown one.
 fn operators() -> BTreeSet<String> {
     let message = layer("no_such_operator", &Map::new()).unwrap_err();
     names(&message)
 }
 
-/// Every attribute that the reader takes: it lists them where it is given another.
+/// Returns all attributes of an operator, from the reader's error for an unknown one.
 fn attributes(operator: &str) -> BTreeSet<String> {
     let mut unknown = Map::new();
     unknown.insert("no_such_attribute".to_owned(), json!(0));
@@ -117,7 +117,7 @@ fn attributes(operator: &str) -> BTreeSet<String> {
     names(&message)
 }
 
-/// A value that suits an attribute without a default.
+/// Returns a valid value of an attribute without a default.
 fn sample(operator: &str, attribute: &str) -> Value {
     match attribute {
         "name" | "input" => json!("x"),
@@ -133,7 +133,7 @@ fn sample(operator: &str, attribute: &str) -> Value {
     }
 }
 
-/// The attributes that cannot be left out: the reader names one at a time.
+/// Returns the mandatory attributes; the reader's errors name one missing attribute at a time.
 fn required(operator: &str) -> Map<String, Value> {
     let mut given = Map::new();
     while let Err(message) = layer(operator, &given) {
@@ -145,8 +145,8 @@ fn required(operator: &str) -> Map<String, Value> {
     given
 }
 
-/// What `clamp` and `upsample` need besides: at least one of the bounds, and either a size or a factor, which
-/// single attributes cannot say.
+/// Returns valid attributes. `clamp` needs at least one of its bounds, and `upsample` either a size or a
+/// factor; no single attribute of these is mandatory.
 fn valid(operator: &str) -> Map<String, Value> {
     let mut given = required(operator);
     if operator == "clamp" {
@@ -180,7 +180,7 @@ struct Row {
     attributes: Vec<(String, Option<Value>)>,
 }
 
-/// An attribute is `name`, or `name` = `default` where there is a default.
+/// Parses attributes of the form `name`, or `name` = `default`.
 fn parse_attributes(cell: &str) -> Vec<(String, Option<Value>)> {
     let mut attributes: Vec<(String, Option<Value>)> = Vec::new();
     let mut parts = cell.split('`');
@@ -360,8 +360,8 @@ fn the_schema_refuses_unknown_layers_and_attributes() {
     }
 }
 
-/// Values of all kinds in every attribute: the schema takes whatever the reader takes, and refuses wrong
-/// types.
+/// Values of all kinds in every attribute: the schema accepts all files that the reader accepts, and refuses
+/// wrong types.
 #[test]
 fn the_schema_takes_what_the_reader_takes() {
     let schema = schema();
@@ -380,7 +380,7 @@ fn the_schema_takes_what_the_reader_takes() {
                 given.insert(attribute.clone(), value.clone());
                 let file = chain_file(&operator, &given);
                 let (read, taken) = (is_chain(&file), schema.is_valid(&file));
-                // Only the reader knows that attributes do not fit together, so the schema may take more.
+                // Only the reader checks that attributes fit together; the schema may therefore accept more.
                 let is_of_wrong_type = layer(&operator, &given).is_err();
                 if read && !taken || is_of_wrong_type && taken {
                     differing.push(format!(

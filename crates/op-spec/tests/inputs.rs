@@ -52,7 +52,7 @@ fn a_residual_has_a_name_and_one_shape() {
     refused! {
         shared => "layer 2: input r would have shape [1, 8, 2, 3], an earlier layer takes it with shape [1, 8, 4, 6]";
     }
-    // The same shape at both places is one tensor added twice.
+    // One input may be added twice if both places have the same shape.
     let chain = Chain::new(8, (Layer::add("r"), Layer::add("r"))).unwrap();
     assert_eq!(chain.problem(&[1, 8, 4, 6]).unwrap().inputs.len(), 1);
 }
@@ -127,7 +127,7 @@ fn the_normal_form_says_where_a_residual_is_added() {
     let (mut list, mut after) = (form.epilogue.list.iter(), form.epilogue.after.iter());
     assert!(list.all(|(layer, of)| of.keeps_order() == (*layer == 3)));
     assert!(after.all(|(_, of)| of.as_clamp().is_none()));
-    // Behind a sum there is no norm, and factors before it are no part of one.
+    // A norm cannot follow a sum, and factors before the sum belong to no norm.
     let layers = [
         Layer::from(Layer::scale("s")),
         Layer::add("r"),

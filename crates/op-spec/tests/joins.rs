@@ -1,9 +1,9 @@
-//! Layers that put values together, and take parts of them.
+//! Concatenations, slices and gates.
 
 use op_spec::graph::{Chain, Graph, GraphError, Layer, NormalForm, Operand};
 use op_spec::{NarrowSpec, SpecError};
 
-/// Two halves of the channels, turned round, and the input behind them.
+/// A graph that swaps two parts of the channels and appends the input.
 fn graph() -> Graph {
     Graph::builder("x", 6)
         .layer("low", "x", Layer::narrow(1, 0, 2))
@@ -24,7 +24,7 @@ fn channels_are_those_of_all_operands() {
         shapes,
         [[2, 2, 5, 7], [2, 4, 5, 7], [2, 12, 5, 7], [2, 3, 5, 7]]
     );
-    // What is joined is no part of other regions, and comes in the order in which it is named.
+    // A concatenation forms a region by itself and keeps its operands' order.
     assert_eq!(
         graph.operands(2),
         [Operand::Layer(1), Operand::Layer(0), Operand::Input(0)]
@@ -96,7 +96,7 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(further, Err(GraphError::Named { .. })));
 }
 
-/// A pyramid: a value that layers take is an output, which ends a path, and so is one that nothing takes.
+/// A feature pyramid: an output ends its path, whether or not layers take it.
 #[test]
 fn a_graph_has_several_outputs() {
     let conv = |name: &str| Layer::conv2d(name, 6, 3).padding(1).stride(2);
@@ -124,7 +124,7 @@ fn a_graph_has_several_outputs() {
         "{file}"
     );
     assert_eq!(serde_json::from_str::<Graph>(&file).unwrap(), graph);
-    // With one output, its value may be taken again by the path.
+    // With a single output, the path may take an inner value again.
     let graph = builder().build("p3").unwrap();
     assert_eq!(graph.paths(), [[0, 1, 2, 3, 4]]);
     refused! {
@@ -146,7 +146,7 @@ fn a_gate_has_a_factor_for_each_channel_of_each_sample() {
     let graph = squeezed(Layer::adaptive_avg_pool2d(1)).unwrap();
     let problem = graph.problem(&[2, 4, 5, 6]).unwrap();
     assert_eq!(problem.steps[2].input, [2, 4, 5, 6]);
-    // The product begins a path, since others take the input, and does not change places with the gate.
+    // The product begins a path, because other layers take the input. It is not commuted with the gate.
     assert_eq!(graph.paths(), [&[0, 1][..], &[2]]);
     assert_eq!(graph.operands(2), [Operand::Input(0), Operand::Layer(1)]);
     let chain = Chain::new(4, [Layer::gate("gate")]).unwrap();

@@ -1,15 +1,15 @@
-//! Layers as they are written in files of chains, and what chains make of them.
+//! Layers in chain files, and their effects in chains.
 
 use op_spec::graph::{Chain, Initialisation, Layer, NormalForm};
 use op_spec::{MaxPool2dSpec, ReductionOp, ReductionSpec};
 
-/// The chain of one layer on three channels.
+/// Reads a chain of one layer on three channels.
 pub(super) fn read(layer: &str) -> Result<Chain, String> {
     let json = format!(r#"{{"in_channels":3,"layers":[{layer}]}}"#);
     serde_json::from_str(&json).map_err(|error| error.to_string())
 }
 
-/// The first layer as it is written down.
+/// Writes the first layer.
 pub(super) fn written(chain: &Chain) -> String {
     let layers = chain.layers();
     serde_json::to_string(&layers[0]).unwrap()
@@ -80,7 +80,7 @@ fn a_batch_norm_is_pointwise_in_the_normal_form() {
         form.summary().to_string(),
         "convolution, batch_norm, relu, max_pool2d"
     );
-    // Statistics of the input come before it, or not at all.
+    // A norm by statistics of its input does not fit behind a batch norm at inference.
     let behind = [
         conv,
         Layer::from(Layer::batch_norm("bn")),
@@ -191,7 +191,7 @@ fn an_input_without_a_batch_is_one_sample() {
     let batch = chain.problem(&[1, 3, 8, 9]).unwrap();
     assert_eq!(batch.steps, problem.steps);
     assert!(batch.is_batched);
-    // What takes the first axis for the batch in PyTorch does so here.
+    // Layers for which PyTorch takes the first axis as the batch do so here.
     for (layer, operator) in [
         (Layer::from(Layer::group_norm("norm", 1)), "group_norm"),
         (Layer::batch_norm("norm").into(), "batch_norm"),
@@ -203,7 +203,7 @@ fn an_input_without_a_batch_is_one_sample() {
             format!("layer 1: {operator}: the input has rank 3 and no batch, expected rank 4");
         refused! { chain.problem(&[3, 8, 9]) => words; }
     }
-    // Without a layer that has a number of dimensions, the first axis is the batch.
+    // If no layer fixes the number of dimensions, the first axis is the batch.
     let chain = Chain::new(8, [Layer::instance_norm("norm")]).unwrap();
     assert!(!chain.lacks_batch(&[3, 8, 9]));
 }
@@ -292,7 +292,7 @@ fn a_reduction_is_written_as_pytorch_has_it_and_takes_any_axes_but_the_batch() {
             let message = read(&reduction(other)).unwrap_err();
             assert!(message.contains(&words), "{message}");
         }
-        // It depends on the input which axis is counted from the end, and which there are.
+        // Which axis a negative index means, and which axes exist, depends on the input.
         let chain = read(&reduction("[-3, 2]")).unwrap();
         says! {
             chain.problem(&[2, 3, 8]) => "dim is -3, expected axes";
@@ -331,7 +331,7 @@ fn what_follows_a_reduction_sees_the_axes_that_are_left() {
     let chain = Chain::new(3, layers).unwrap();
     let problem = chain.problem(&[2, 3, 5, 8, 9]).unwrap();
     assert_eq!(problem.output_shape(), [2, 6, 3, 4]);
-    // What comes before the first layer of fixed dimensions has more of them.
+    // Values before the first layer of fixed dimensions have more dimensions.
     let layers = (Layer::relu(), Layer::sum(&[-1]), Layer::max_pool2d(2));
     let chain = Chain::new(3, layers).unwrap();
     assert!(chain.lacks_batch(&[3, 8, 9, 4]) && !chain.lacks_batch(&[2, 3, 8, 9, 4]));
@@ -339,7 +339,7 @@ fn what_follows_a_reduction_sees_the_axes_that_are_left() {
         chain.problem(&[3, 8, 9, 4]).unwrap().output_shape(),
         [3, 4, 4]
     );
-    // Statistics and factors of the channels that are left.
+    // Batch norm and factors of the remaining channels.
     let layers = vec![
         conv(),
         Layer::mean(&[-1, 2, 3]).into(),
@@ -351,7 +351,7 @@ fn what_follows_a_reduction_sees_the_axes_that_are_left() {
     let chain = Chain::new(3, layers).unwrap();
     assert_eq!(chain.parameters()[2].shape, [6]);
     assert_eq!(chain.problem(&[2, 3, 5, 8, 9]).unwrap().output_shape(), [2]);
-    // One reduction after another, of what is axis 1 by then.
+    // Two reductions in sequence; the second one reduces the new axis 1.
     let layers = (Layer::max(&[1]), Layer::sum(&[1]));
     let chain = Chain::new(3, layers).unwrap();
     assert_eq!(chain.problem(&[2, 3, 8, 9]).unwrap().output_shape(), [2, 9]);

@@ -1,13 +1,13 @@
-//! The tests of specifications and graphs, as one program.
+//! The tests of specifications and graphs, in one binary.
 
-/// Wants each to be refused, in these words.
+/// Asserts that each result is an error with exactly this message.
 macro_rules! refused {
     ($($result:expr => $words:expr;)+) => {
         $(assert_eq!($result.unwrap_err().to_string(), $words);)+
     };
 }
 
-/// Wants each to be refused, with these words among others.
+/// Asserts that each result is an error whose message contains these words.
 macro_rules! says {
     ($($result:expr => $($words:literal),+;)+) => {$(
         let text = $result.unwrap_err().to_string();

@@ -37,7 +37,7 @@ fn block(swapped: bool) -> Graph {
         .unwrap()
 }
 
-/// A network of these layers on one input `x` of two channels, as text; the last one gives `y`.
+/// Reads a network of these layers on one input `x` of two channels; the last layer gives `y`.
 fn of_layers(layers: &str) -> Result<Graph, serde_json::Error> {
     read(&format!(
         r#"{{"version": 1, "input": {{"name": "x", "channels": 2}}, "layers": [{layers}], "output": "y"}}"#
@@ -69,7 +69,7 @@ fn a_file_has_names_and_what_pytorch_has_no_default_for() {
     assert_eq!(read(file).unwrap(), graph);
 }
 
-/// Names that are made up differ from those of inputs.
+/// Generated names differ from those of inputs.
 #[test]
 fn a_chain_is_written_as_a_network_with_names_of_its_own() {
     let layers = (
@@ -131,7 +131,7 @@ fn errors_name_the_layer_and_the_attribute() {
         read(r#"{"version": 1, "input": {"name": "x", "channels": 3}, "layers": {}}"#)
             => "expected a list of layers with their names and inputs";
     }
-    // A wrong input is, too.
+    // The error for a wrong input names the layer, too.
     let graph = block(false);
     let error = graph.problem(&[1, 7, 5, 5]).unwrap_err();
     assert_eq!(error.layer(), Some(0));
@@ -142,8 +142,7 @@ fn errors_name_the_layer_and_the_attribute() {
     assert!(matches!(error, GraphError::Named { name, .. } if name == "first"));
 }
 
-/// Files without end, or that are deep, are refused, and large ones are read in a time that grows with them
-/// alone.
+/// Endless and deeply nested files are refused, and the time to read a large file is linear in its size.
 #[test]
 fn hostile_files_are_refused_and_large_ones_are_read() {
     let deep = "[".repeat(100_000);
@@ -164,7 +163,7 @@ fn hostile_files_are_refused_and_large_ones_are_read() {
     let start = std::time::Instant::now();
     let text = serde_json::to_string(&graph).unwrap();
     assert_eq!(read(&text).unwrap(), graph);
-    // Quadratic in their number it would be minutes.
+    // Quadratic time would be minutes.
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     let unknown = text.replace(r#""input":"value 59998""#, r#""input":"nothing""#);
     let error = read(&unknown).unwrap_err().to_string();
@@ -253,7 +252,8 @@ fn the_schema_has_what_the_reader_has() {
     );
 }
 
-/// Values of all kinds in every place: the schema takes whatever the reader takes, and refuses wrong types.
+/// Values of all kinds in every place: the schema accepts all files that the reader accepts, and refuses
+/// wrong types.
 #[test]
 fn the_schema_takes_what_the_reader_takes() {
     let whole = json!({
@@ -296,7 +296,7 @@ fn the_schema_takes_what_the_reader_takes() {
                 *file.pointer_mut(place).expect(place) = value.clone();
                 let read = serde_json::from_value::<Graph>(file.clone());
                 let taken = schema.is_valid(&file);
-                // Only the reader knows which names there are, and the channels.
+                // Only the reader checks names and numbers of channels.
                 let is_of_graph = read.as_ref().is_err_and(|error| {
                     let error = error.to_string();
                     [

@@ -1,5 +1,5 @@
-//! Paddings of convolutions: what PyTorch refuses is refused, in words that name both values; what it accepts
-//! is accepted.
+//! Paddings of convolutions: the same ones are refused and accepted as in PyTorch, with errors that name both
+//! values.
 
 use op_spec::{Conv2dSpec, Padding, PaddingMode};
 
@@ -13,7 +13,7 @@ fn paddings_refuse_and_accept() {
     assert_eq!(*problem.input_shape(), input);
     let pad = problem.pad.unwrap();
     assert_eq!((pad.before, pad.after), ([1, 0], [1, 1]));
-    // Odd filters need none: both sides are alike.
+    // Filters of odd extent need no separate padding step: both sides are equal.
     let problem = same.problem(&input, &[4, 3, 3, 5], None).unwrap();
     assert_eq!((problem.pad, problem.padding), (None, [1, 2]));
     let strided = same.stride([1, 2]);

@@ -1,4 +1,4 @@
-//! Pools: shapes, divisors, files, normal forms, and any numbers at all.
+//! Pools: shapes, divisors, files, normal forms, and random extents.
 
 use super::properties::extent;
 use launch_config::KernelGeometry;
@@ -35,7 +35,7 @@ fn one_window_over_everything_is_a_whole_plane() {
     assert_eq!(maximum.unwrap().pool.of_whole_planes(), None);
 }
 
-/// The chain of one layer on two channels.
+/// Reads a chain of one layer on two channels.
 fn read(layer: &str) -> Result<Chain, serde_json::Error> {
     serde_json::from_str(&format!(r#"{{"in_channels":2,"layers":[{layer}]}}"#))
 }
@@ -133,7 +133,7 @@ proptest! {
                 let outputs = pool.output_shape().elements() as u64;
                 prop_assert_eq!(g.planes * g.plane_outputs(), outputs);
                 for axis in 0..3 {
-                    // What the kernel adds up stays below 2^32, and every window begins before the input's
+                    // The kernel's index sums stay below 2^32, and every window begins before the input's
                     // end.
                     let start = u64::from(g.output[axis] - 1) * u64::from(g.stride[axis]);
                     prop_assert!(start < u64::from(g.input[axis]) + u64::from(g.padding[axis]));

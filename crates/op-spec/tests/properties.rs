@@ -1,4 +1,4 @@
-//! Validation holds for any numbers at all: it never panics, and what passes it adds up.
+//! Validation of random attributes and extents: it never panics, and accepted problems are consistent.
 
 use launch_config::KernelGeometry;
 use launch_config::channel_reduction::ChannelReductionGeometry;
@@ -15,7 +15,7 @@ use proptest::array::{uniform2, uniform3};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Mostly small numbers, which fit together now and then, and the extremes.
+/// Mostly small numbers, some of which fit together, and extreme ones.
 pub(crate) fn extent() -> impl Strategy<Value = usize> + Clone {
     prop_oneof![
         12 => 0..9_usize,
@@ -64,7 +64,7 @@ fn max_pool2d() -> impl Strategy<Value = MaxPool2dSpec> {
     )
 }
 
-/// Asks for everything that a launch needs.
+/// Computes everything that a launch needs.
 fn can_be_launched(geometry: &NormGeometry) {
     let _ = geometry.partial_elements();
     let _ = geometry.stats_shape();
@@ -74,7 +74,8 @@ fn can_be_launched(geometry: &NormGeometry) {
     let _ = geometry.resident_launch(4);
 }
 
-/// The same for the classes of a transposed convolution, none of which has more products than it.
+/// Computes everything that a launch of a transposed convolution needs. No class has more products than the
+/// whole.
 fn transposed_can_be_launched(problem: &ConvTransposeProblem<2>) -> Result<(), TestCaseError> {
     prop_assert!(problem.output_shape().elements() <= MAX_ELEMENTS);
     prop_assert!(problem.output.iter().all(|&extent| extent > 0));
@@ -155,7 +156,7 @@ proptest! {
         let weight = [channels.0 * groups, channels.1, kernel[0], kernel[1]];
         let input = [2, channels.1 * groups, image[0], image[1]];
         if let Ok(convolution) = spec.problem(&input, &weight, None) {
-            // What the convolution's windows leave over at the end.
+            // Elements at the end that the convolution's windows do not reach.
             let rest = |axis: usize| {
                 let window = (kernel[axis] - 1) * dilation[axis] + 1;
                 (image[axis] + 2 * padding[axis] - window) % stride[axis]

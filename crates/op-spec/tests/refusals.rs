@@ -1,4 +1,4 @@
-//! Specifications refuse and accept what PyTorch does; the errors name the actual and the expected value.
+//! Specifications refuse and accept the same as PyTorch; errors name the actual and the expected value.
 
 use launch_config::KernelGeometry;
 use op_spec::{
@@ -130,7 +130,7 @@ fn group_norm_refuses() {
     }
 }
 
-/// Inputs of no values.
+/// Inputs without elements.
 const EMPTY: [&[usize]; 3] = [&[0, 8, 5], &[2, 8, 0], &[2, 0, 5]];
 
 #[test]
@@ -220,7 +220,7 @@ fn scale_and_max_refuse_and_accept() {
         let problem = max(&[1 - input.len() as isize]).problem(input).unwrap();
         assert_eq!(problem.output_elements(), outputs);
     }
-    // Groups, the largest first. Axes of one element are part of any.
+    // Groups of axes, the largest first. Axes with one element join any group.
     let passes = |dim: &[isize], input: &[usize]| {
         let problem = max(dim).problem(input).unwrap();
         let passes = problem.passes().iter();
@@ -338,7 +338,7 @@ fn batch_norm_refuses() {
     for input in [[1, 6, 1, 1], [0, 6, 3, 3], [2, 6, 0, 3]] {
         let spec = BatchNormSpec::default();
         assert!(spec.problem(&input, Some([&[6]; 2]), None, None).is_ok());
-        // By the batch's statistics only a single value is refused.
+        // With the batch's statistics, only a single value is refused.
         let by_batch = spec.problem(&input, None, None, None);
         assert_eq!(by_batch.is_ok(), input != [1, 6, 1, 1]);
     }

@@ -1,11 +1,11 @@
-//! Other shapes of samples, padding around them, and layers of the channels of each position.
+//! Reshapes of samples, padding, and layers of the channels of each position.
 
 use op_spec::graph::{Chain, GateLayer, Graph, Layer, NormalForm};
 use op_spec::{Layout, PadSpec, PaddingMode};
 
 use super::layers::{read, written};
 
-/// The shape of the output of one layer.
+/// Returns the shape of a single layer's output.
 fn output(layer: impl Into<Layer>, input: &[usize]) -> Vec<usize> {
     let chain = Chain::new(input[1], [layer.into()]).unwrap();
     chain.problem(input).unwrap().output_shape().to_vec()
@@ -70,7 +70,7 @@ fn what_follows_sees_the_channels_of_another_shape() {
     let shapes = chain.parameters().iter().map(|one| &one.shape[..]);
     let wanted: [&[usize]; 6] = [&[24], &[24], &[7, 24], &[7], &[2, 7, 3, 3], &[2]];
     assert!(shapes.eq(wanted));
-    // The linear map is a convolution, which a function may follow.
+    // The linear map is a convolution and may be followed by a function.
     let problem = chain.problem(&[1, 24, 5, 5]).unwrap();
     let form = NormalForm::of(&problem, [1]).unwrap();
     assert_eq!(form.summary().to_string(), "convolution");

@@ -18,7 +18,7 @@ fn shapes_are_those_of_pytorch() {
     let text = r#"{"in_channels":12,"layers":[{"pixel_shuffle":{"upscale_factor":2}},{"pixel_unshuffle":{"downscale_factor":2}},{"channel_shuffle":{"groups":3}}]}"#;
     assert_eq!(serde_json::to_string(&chain).unwrap(), text);
     assert_eq!(serde_json::from_str::<Chain>(text).unwrap(), chain);
-    // An image without a batch, and channels behind that are those of the output.
+    // An image without a batch, and a convolution of the shuffle's output channels.
     let layers = [Layer::from(PIXELS), Layer::conv2d("conv", 5, 1).into()];
     let chain = Chain::new(12, layers).unwrap();
     assert_eq!(chain.parameters()[0].shape, [5, 3, 1, 1]);
@@ -73,7 +73,7 @@ fn what_does_not_fit_is_refused() {
             => "layer 0: pixel_shuffle: channels is 6, which is not a multiple of upscale_factor squared 4";
     }
     says! {
-        // Of no elements, but extents that no tensor has.
+        // The input is empty, but the output's extents exceed every tensor's.
         up(1 << 40).problem(&[1, 0, 1, 1]) => "pixel_shuffle: output has more elements";
         up(usize::MAX).problem(&[1, 0, 2, 1]) => "pixel_shuffle: output has more elements";
         down(1 << 40).problem(&[1, 4, 0, 0]) => "pixel_unshuffle: output has more elements";

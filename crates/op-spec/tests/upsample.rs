@@ -1,4 +1,4 @@
-//! Upsampling refuses and accepts what PyTorch does, and is written as PyTorch has it.
+//! Upsampling refuses and accepts the same as PyTorch, and its files use PyTorch's names.
 
 use op_spec::graph::{Chain, Layer};
 use op_spec::{UpsampleMode, UpsampleSpec};
@@ -23,7 +23,8 @@ fn sizes_and_factors_are_of_all_axes_or_of_each() {
     assert_eq!(output(bilinear, &[2, 3, 5, 7]), [2, 3, 9, 1]);
 }
 
-/// `torch.nn.functional.interpolate` of `arange`, the indices and the weights of the values behind.
+/// Expected values from `torch.nn.functional.interpolate` of `arange`: indices, and weights of the values
+/// behind.
 #[test]
 fn positions_are_pytorchs() {
     let sources = |spec: UpsampleSpec, extent: usize| {

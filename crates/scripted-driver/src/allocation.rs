@@ -23,7 +23,7 @@ driver! {
 
     fn cuMemPoolSetAttribute(state; pool: Handle, attribute: c_int, value: *mut c_void) {
         state.pools.get(&pool).ok_or(INVALID_HANDLE)?;
-        // The threshold for giving back, which takes a u64.
+        // The release threshold, which takes a u64.
         if attribute == 4 && !value.is_null() { Ok(()) } else { Err(INVALID_VALUE) }
     }
 
@@ -109,7 +109,7 @@ driver! {
         if let Some((pinned, _)) = state.memory.place(to, bytes) {
             return state.copy(stream, pinned, from, bytes);
         }
-        // To memory that is not pinned the copy is done when the call returns.
+        // A copy to memory that is not pinned is complete when the call returns.
         state.copy(stream, Place::Host(to), from, bytes)?;
         let stream = state.stream_to_use(stream)?;
         state.finish_stream(stream);

@@ -1,4 +1,4 @@
-//! How a call of the driver comes in.
+//! The entry of the driver's calls.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,16 +7,16 @@ use crate::script;
 use crate::state::State;
 use crate::thread;
 
-/// Does something with the one state, which every call has to itself.
+/// Runs `body` with exclusive access to the only state.
 pub(crate) fn with<T>(body: impl FnOnce(&mut State) -> T) -> T {
     static STATE: Mutex<Option<State>> = Mutex::new(None);
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     body(state.get_or_insert_default())
 }
 
-/// A call of the driver: counted, failed where the script says so, refused where its context is lost, else
-/// done. A failure that is scripted leaves nothing done, unless the call gives something back, which is
-/// nobody's then.
+/// Processes a call of the driver: counts it, fails it if the script says so, refuses it if its context is
+/// lost, and else executes it. A scripted failure has no other effect. Only calls that release something
+/// are executed nevertheless, because the caller cannot release it again.
 pub(crate) fn enter(name: &'static str, body: impl FnOnce(&mut State) -> Outcome) -> u32 {
     if let Some(scheduler) = thread::scheduler()
         && !script::concerns_its_thread_alone(name)
@@ -41,11 +41,11 @@ pub(crate) fn enter(name: &'static str, body: impl FnOnce(&mut State) -> Outcome
     })
 }
 
-/// Exports functions of the driver: `fn name(state; argument: type, ..) { .. }`, whose body is an
-/// [`Outcome`].
+/// Exports functions of the driver, each given as `fn name(state; argument: type, ..) { .. }` with an
+/// [`Outcome`] as the body's value.
 macro_rules! driver {
     ($(fn $name:ident($state:ident $(; $($argument:ident: $type:ty),+ $(,)?)?) $body:block)*) => {$(
-        // SAFETY: whoever loads this library wants it to have the driver's names.
+        // SAFETY: programs load this library for the driver's names.
         #[allow(non_snake_case, clippy::too_many_arguments)]
         #[unsafe(no_mangle)]
         extern "C" fn $name($($($argument: $type),+)?) -> u32 {

@@ -1,4 +1,4 @@
-//! The script of a test.
+//! Implements the interface of a test's script.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::interface::{Mode, Scheduler, Script};
 use crate::script::Fault;
 use crate::thread;
 
-/// The driver, for the test that it is in one process with.
+/// The driver, as seen by a test in the same process.
 struct Control;
 
 // SAFETY: no other library of the process has this name.

@@ -7,10 +7,10 @@ use crate::outcome::{INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, Outcome, pu
 use crate::state::handle_of;
 use crate::work::Handle;
 
-/// How many devices there are.
+/// The number of devices.
 const DEVICES: u32 = 1 << 16;
 
-/// The ordinal that a device handle is.
+/// Returns the ordinal of a device handle.
 fn ordinal(device: c_int) -> Outcome<u32> {
     let known = |ordinal: &u32| *ordinal < DEVICES;
     let ordinal = u32::try_from(device).ok().filter(known);
@@ -82,7 +82,7 @@ driver! {
         context.retained -= 1;
         if context.retained == 0 {
             state.contexts.remove(&ordinal);
-            // Everything that was in it goes with it.
+            // The context's modules and pools are destroyed with it.
             state.modules.retain(|_, module| module.context != ordinal);
             state.pools.retain(|_, pool| pool.context != ordinal);
         }

@@ -2,58 +2,59 @@
 
 use std::collections::BTreeMap;
 
-/// The one function that is not the driver's: [`Entry`].
+/// The name of the only function that a real driver lacks: [`Entry`].
 pub(crate) const ENTRY: &std::ffi::CStr = c"scripted_driver";
 
-/// Its type.
+/// The type of the function [`ENTRY`].
 pub(crate) type Entry = fn() -> &'static dyn Script;
 
-/// When work is done.
+/// The time at which queued work is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// When it is given.
+    /// Work is executed when it is queued.
     #[default]
     AtOnce,
-    /// No sooner than it is waited for.
+    /// Work is executed only when the program waits for it.
     Late,
 }
 
-/// Who runs the threads, if not the system: a test that decides which of them goes on.
+/// A test's scheduler, which decides instead of the system which thread runs next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scheduler {
-    /// Lets others go on before a call that they can tell of.
+    /// Lets other threads run before a call whose time they can observe.
     pub(crate) before_call: fn(),
-    /// The number of the thread that calls.
+    /// Returns the number of the calling thread.
     pub(crate) thread: fn() -> u64,
 }
 
-/// What happens, and what has happened.
+/// The script of a test, and the record of the driver's calls.
 pub(crate) trait Script: Sync {
-    /// Forgets counts, fault, launches and violations. Lost contexts are as before, without what was left in
-    /// them but modules and pools.
+    /// Clears counts, fault, launches and violations. Lost contexts work again, and keep only their modules
+    /// and pools.
     fn begin(&self, mode: Mode);
 
-    /// Lets call `number` of a function from [`begin`](Script::begin) on fail with `code`.
+    /// Makes call `number` of a function after [`begin`](Script::begin) fail with `code`.
     fn fail(&self, name: &str, number: u32, code: u32);
 
-    /// From now on threads are those of a scheduler.
+    /// Hands the threads to a scheduler from now on.
     fn schedule(&self, scheduler: Scheduler);
 
-    /// From now on a device that was opened has this many bytes for pools of memory.
+    /// Limits the memory pools of an opened device to `bytes` bytes from now on.
     fn room(&self, ordinal: u32, bytes: usize);
 
-    /// Does all work that is left, the streams made last first.
+    /// Executes all queued work, beginning with the newest streams.
     fn finish(&self);
 
-    /// How often each function was called.
+    /// Returns the number of calls of each function.
     fn counts(&self) -> BTreeMap<&'static str, u32>;
 
-    /// Launches and copies on a device, a line each.
+    /// Returns the launches and copies on a device, one line each.
     fn log(&self, ordinal: u32) -> String;
 
-    /// What is alive of a device, a line for each kind of which there is any.
+    /// Returns the number of live objects of a device, one line for each kind that has any.
     fn alive(&self, ordinal: u32) -> String;
 
-    /// What no program should do: uses of memory that is not there, and of handles that are none.
+    /// Returns the violations of the driver's rules: uses of memory that is not allocated, and invalid
+    /// handles.
     fn violations(&self) -> String;
 }

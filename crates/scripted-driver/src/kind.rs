@@ -1,6 +1,6 @@
-//! What devices can do. There are four kinds, which repeat:
+//! The capabilities of devices. There are four kinds, which repeat:
 //!
-//! | ordinal modulo 4 | compute capability | pools of memory | what it loads |
+//! | ordinal modulo 4 | compute capability | pools of memory | modules that it loads |
 //! |---|---|---|---|
 //! | 0 | 9.0 | yes | PTX, and what its linker makes of it; refuses other machine code |
 //! | 1 | 8.0 | yes | machine code, PTX |
@@ -23,7 +23,7 @@ pub(crate) fn takes_machine_code(ordinal: u32) -> bool {
     matches!(ordinal % 4, 1 | 3)
 }
 
-/// Shared memory that a block can have.
+/// Returns the maximum shared memory of a block, in bytes.
 pub(crate) fn shared_bytes(ordinal: u32) -> u32 {
     if is_hopper(ordinal) { 232_448 } else { 166_912 }
 }

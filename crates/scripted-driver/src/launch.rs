@@ -26,7 +26,7 @@ struct LaunchAttribute {
     value: [u32; 16],
 }
 
-/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`, the only one that is known here.
+/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`, the only supported attribute.
 const CLUSTER_DIMENSION: u32 = 4;
 
 driver! {
@@ -41,7 +41,7 @@ driver! {
     fn cuLaunchKernelEx(
         state; config: *const LaunchConfig, function: Handle, values: *mut *mut c_void, _extra: *mut *mut c_void,
     ) {
-        // SAFETY: the caller passes a config, with as many attributes as it says.
+        // SAFETY: the caller passes a config with a valid attribute count.
         let (config, attributes) = unsafe {
             let config = &*config;
             let count = config.attribute_count as usize;

@@ -1,22 +1,22 @@
-//! A CUDA driver for tests, which needs no GPU: the functions of the driver that this project calls, in a
-//! shared library that stands in for `libcuda.so.1`.
+//! A CUDA driver for tests, which needs no GPU. It is a shared library in place of `libcuda.so.1`, with the
+//! driver functions that this project calls.
 //!
-//! * **Memory** of the device is the host's. Its bounds are known, it is filled with a pattern when it is
-//!   allocated and when it is freed, and what uses it when it is not there is reported.
-//! * **Streams** are queues. Their work is done when it is given or, in the lazy mode, no sooner than
-//!   somebody waits for it: then exactly that is done which comes before by the order of streams and events,
-//!   and what lacks an order shows.
-//! * **Captures and graphs** are recorded work, with the calls that a capture forbids.
-//! * **Kernels** do nothing when they run, but for `pointwise_f32`, a clamp here; their launches are recorded
-//!   with the values of their parameters, which the PTX tells the sizes of, and must find the memory that
-//!   these point to.
-//! * **Devices** are many, so that a test can take a fresh one: see `kind.rs`.
-//! * **Faults** follow a script: call N of a function returns a given code. A code after which a real driver
-//!   serves a context no more does the same here.
+//! * **Memory** of devices is host memory with known bounds. It is filled with a pattern at allocation and
+//!   at release. Uses of memory that is not allocated are reported.
+//! * **Streams** are queues. Their work is executed when it is queued or, in the lazy mode, only when the
+//!   program waits for it. The lazy mode then executes only the work that precedes the wait in the order of
+//!   streams and events, so a missing order becomes visible.
+//! * **Captures and graphs** are recorded work. Calls that a capture forbids are refused.
+//! * **Kernels** do nothing, except for `pointwise_f32`, which is a clamp here. Launches are recorded with
+//!   the values of their parameters, whose sizes come from the PTX. The memory to which the parameters
+//!   point must be allocated.
+//! * **Devices** are numerous, so that each test can use a fresh one: see `kind.rs`.
+//! * **Faults** follow a script: call N of a function returns a given code. After a code that is fatal to a
+//!   context of a real driver, the context refuses calls here, too.
 //!
-//! The test process reaches the script of `interface.rs` by a name, as it does the driver's functions.
+//! The test process finds the script of `interface.rs` by its symbol name, like the driver's functions.
 //!
-//! The files stand in layers, each on those before it.
+//! The modules form layers: each uses only modules above it in the list.
 
 #[expect(dead_code, reason = "it is the tests that ask")]
 mod interface;

@@ -1,4 +1,4 @@
-//! Memory of devices, and pinned memory: both are the host's.
+//! Device memory and pinned memory. Both are host memory.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
@@ -7,9 +7,9 @@ use std::ptr::with_exposed_provenance_mut;
 use crate::outcome::{INVALID_VALUE, OUT_OF_MEMORY, Outcome};
 use crate::work::{Handle, Place};
 
-/// What every allocation starts on, and a multiple of what it takes.
+/// The alignment of allocations, and the unit of their capacities, in bytes.
 const ALIGNMENT: usize = 512;
-/// What memory is filled with when it is allocated, and when it is given back.
+/// Fill patterns of memory, at allocation and at release.
 const FRESH: u8 = 0xcd;
 const GONE: u8 = 0xdb;
 
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Pinned,
 }
 
-/// An allocation, from the call that makes it to the one that gives it back.
+/// An allocation, from the call that allocates it to the call that releases it.
 pub(crate) struct Block {
     pub(crate) id: u64,
     pub(crate) bytes: usize,
@@ -29,26 +29,26 @@ pub(crate) struct Block {
     kind: Kind,
 }
 
-/// Memory that a pool keeps.
+/// Memory that a pool keeps for reuse.
 struct Spare {
     start: usize,
-    /// The allocation that it was last, since the one before may be given back only now.
+    /// The last allocation that used the memory. An earlier one may be released only now.
     id: u64,
     context: u32,
-    /// The stream in whose order it was given back.
+    /// The stream in whose order the memory was released.
     stream: Handle,
-    /// Whether that stream has come so far.
+    /// Whether the stream has executed the release.
     done: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// By address, as the host sees it.
+    /// The allocations by address, in the order of the host's calls.
     blocks: BTreeMap<usize, Block>,
-    /// Whose the memory at an address is, as the device sees it.
+    /// The current owner of the memory at an address, in the order of the device's work.
     owners: BTreeMap<usize, u64>,
     spare: Vec<Spare>,
-    /// What the system gave, by address.
+    /// The sizes of the system's allocations, by address.
     capacities: BTreeMap<usize, usize>,
     ids: u64,
 }
@@ -57,15 +57,15 @@ fn layout(capacity: usize) -> Layout {
     Layout::from_size_align(capacity, ALIGNMENT).expect("callers bound the capacity")
 }
 
-/// Sets bytes that this library allocated.
+/// Sets bytes of memory that this library allocated.
 pub(crate) fn fill(start: usize, bytes: usize, value: u8) {
     let start: *mut u8 = with_exposed_provenance_mut(start);
-    // SAFETY: callers pass ranges of allocations that are there.
+    // SAFETY: callers pass ranges of live allocations.
     unsafe { start.write_bytes(value, bytes) };
 }
 
 impl Memory {
-    /// Memory from the system, never given back while blocks are in it.
+    /// Allocates memory from the system. It is not released while it contains blocks.
     fn acquire(&mut self, bytes: usize) -> Outcome<usize> {
         if bytes == 0 || bytes > 1 << 40 {
             return Err(INVALID_VALUE);
@@ -80,7 +80,7 @@ impl Memory {
         Ok(start)
     }
 
-    /// Gives memory back to the system.
+    /// Returns memory to the system.
     pub(crate) fn release(&mut self, start: usize) {
         let capacity = self.capacities.remove(&start).expect("it was acquired");
         self.owners.remove(&start);
@@ -88,7 +88,7 @@ impl Memory {
         unsafe { dealloc(with_exposed_provenance_mut(start), layout(capacity)) };
     }
 
-    /// An allocation of a context, whose memory nobody has yet: where it starts, and which it is.
+    /// Adds an allocation of a context whose memory has no owner yet. Returns its start and its number.
     fn add(&mut self, start: usize, bytes: usize, context: u32, kind: Kind) -> (usize, u64) {
         self.ids += 1;
         let id = self.ids;
@@ -102,7 +102,7 @@ impl Memory {
         (start, id)
     }
 
-    /// An allocation from the system, whose memory is the caller's at once.
+    /// Allocates memory from the system. The caller owns it at once.
     pub(crate) fn allocate(&mut self, bytes: usize, context: u32, kind: Kind) -> Outcome<usize> {
         let start = self.acquire(bytes)?;
         let (start, id) = self.add(start, bytes, context, kind);
@@ -110,7 +110,7 @@ impl Memory {
         Ok(start)
     }
 
-    /// An allocation from a pool, which has at most `room` bytes, for work on `stream` from now on.
+    /// Allocates memory for work that follows on `stream`, from a pool of at most `room` bytes.
     pub(crate) fn allocate_pooled(
         &mut self,
         bytes: usize,
@@ -123,7 +123,7 @@ impl Memory {
             let in_order = spare.done || spare.stream == stream;
             spare.context == context && in_order && self.capacities[&spare.start] == capacity
         };
-        // What was given back last is taken first.
+        // Reuses the memory that was released last.
         let start = match self.spare.iter().rposition(fits) {
             Some(index) => self.spare.remove(index).start,
             None if self.held(context).saturating_add(bytes) <= room => self.acquire(bytes)?,
@@ -132,13 +132,13 @@ impl Memory {
         Ok(self.add(start, bytes, context, Kind::Pooled))
     }
 
-    /// Ends an allocation, whose memory work may still use; `None` if there is none of this kind.
+    /// Removes an allocation, whose memory queued work may still use. `None` if there is none of this kind.
     pub(crate) fn remove(&mut self, start: usize, kind: Kind) -> Option<Block> {
         let block = self.blocks.remove(&start);
         block.filter(|block| block.kind == kind)
     }
 
-    /// Keeps memory of a pool that goes back in the order of a stream.
+    /// Keeps memory of a pool that is released in the order of a stream.
     pub(crate) fn keep(&mut self, start: usize, block: &Block, stream: Handle) {
         self.spare.push(Spare {
             start,
@@ -149,8 +149,8 @@ impl Memory {
         });
     }
 
-    /// The bytes of an allocation from an address on, as the host sees them: their place, and how large the
-    /// allocation is.
+    /// Finds bytes of an allocation, in the order of the host's calls. Returns their place, and the size of
+    /// the allocation.
     pub(crate) fn place(&self, address: usize, bytes: usize) -> Option<(Place, usize)> {
         let (&start, block) = self.blocks.range(..=address).next_back()?;
         let is_within = address < start + block.bytes && address + bytes <= start + block.bytes;
@@ -163,7 +163,7 @@ impl Memory {
         is_within.then_some((place, block.bytes))
     }
 
-    /// Whether the device sees this allocation at the address.
+    /// Returns whether this allocation owns the memory at the address, in the order of the device's work.
     pub(crate) fn owns(&self, start: usize, id: u64) -> bool {
         self.owners.get(&start) == Some(&id)
     }
@@ -173,7 +173,7 @@ impl Memory {
         fill(start, self.capacities[&start], FRESH);
     }
 
-    /// Whether the memory was there to be given back.
+    /// Releases memory. Returns whether the allocation owned it.
     pub(crate) fn give(&mut self, start: usize, id: u64) -> bool {
         let owned = self.owns(start, id);
         self.owners.remove(&start);
@@ -184,7 +184,7 @@ impl Memory {
         owned
     }
 
-    /// Leaves the allocations of a context to nobody.
+    /// Forgets the allocations of a context. Their memory is leaked.
     pub(crate) fn forget(&mut self, context: u32) {
         self.blocks.retain(|_, block| block.context != context);
         self.spare.retain(|spare| spare.context != context);
@@ -196,13 +196,13 @@ impl Memory {
             .filter(move |(_, block)| block.context == context)
     }
 
-    /// How many allocations of a context there are, of the host's memory or of the device's.
+    /// Returns the number of a context's allocations, of pinned host memory or of device memory.
     pub(crate) fn count(&self, context: u32, pinned: bool) -> usize {
         let is_it = |block: &Block| (block.kind == Kind::Pinned) == pinned;
         self.of(context).filter(|(_, block)| is_it(block)).count()
     }
 
-    /// Bytes of the device's memory that a context has, and what its pools keep.
+    /// Returns the bytes of device memory that a context has allocated and that its pools keep.
     fn held(&self, context: u32) -> usize {
         let blocks = self
             .of(context)
@@ -212,14 +212,14 @@ impl Memory {
         starts.map(|start| self.capacities[start]).sum()
     }
 
-    /// Gives the system what a pool keeps and nothing waits for.
+    /// Returns a pool's kept memory to the system, unless queued work still uses it.
     pub(crate) fn trim(&mut self, context: u32) {
         let is_free = |spare: &mut Spare| spare.context == context && spare.done;
         let gone: Vec<Spare> = self.spare.extract_if(.., is_free).collect();
         gone.iter().for_each(|spare| self.release(spare.start));
     }
 
-    /// Where memory is, if it is still what work was given.
+    /// Returns the address of a place, or the address as an error if the memory has another owner now.
     pub(crate) fn address(&self, place: &Place) -> Result<usize, usize> {
         match *place {
             Place::Block {

@@ -10,14 +10,14 @@ use crate::outcome::{
 use crate::state::{Function, State};
 use crate::work::Handle;
 
-/// What machine code starts with, and what that does that this driver's linker made: the PTX follows.
+/// The first bytes of machine code, and the first bytes of this driver's linker output, before the PTX.
 const ELF: &[u8] = b"\x7fELF";
 const LINKED: &[u8] = b"\x7fELF scripted\n";
 
-/// What every launch may name.
+/// The maximum shared memory of a launch without an opt-in, in bytes.
 const SHARED_WITHOUT_GRANT: u32 = 48 << 10;
 
-/// The sizes of an entry's parameters, if the PTX has it.
+/// Returns the sizes of an entry's parameters, if the PTX has the entry.
 fn parameters(ptx: &str, name: &str) -> Option<Arc<[usize]>> {
     let entry = format!(".entry {name}(");
     let start = ptx.find(&entry)? + entry.len();
@@ -46,8 +46,8 @@ impl State {
         let context = self.current()?;
         let starts_with = |start: &[u8]| {
             let byte = image.cast::<u8>();
-            // SAFETY: the caller's promise: what ends with a NUL is read no further than that, and machine
-            // code is longer.
+            // SAFETY: the caller's promise. Text that ends with a NUL is read no further than the NUL, and
+            // machine code is longer.
             (0..start.len()).all(|index| unsafe { *byte.add(index) == start[index] })
         };
         let text = match (starts_with(LINKED), starts_with(ELF)) {
@@ -57,7 +57,7 @@ impl State {
             (false, false) => Some(image),
         };
         let ptx = text.map(|text| {
-            // SAFETY: PTX ends with a NUL, also in what the linker made.
+            // SAFETY: PTX ends with a NUL, also in the linker's output.
             let text = unsafe { CStr::from_ptr(text) };
             let text = text.to_string_lossy();
             let known = self.texts.get(&*text).cloned();
@@ -73,7 +73,7 @@ impl State {
 
 driver! {
     fn cuModuleLoadData(state; module: *mut Handle, image: *const c_char) {
-        // SAFETY: the driver's interface has callers pass such an image.
+        // SAFETY: the driver's interface requires callers to pass such an image.
         unsafe { state.load(module, image) }
     }
 
@@ -112,7 +112,7 @@ driver! {
 
     fn cuFuncSetAttribute(state; function: Handle, attribute: c_int, value: c_int) {
         let known = state.functions.get_mut(&function).ok_or(INVALID_HANDLE)?;
-        // How much shared memory a launch may name.
+        // The maximum dynamic shared memory of a launch.
         if attribute == 8 {
             let granted = u32::try_from(value).ok();
             let granted = granted.filter(|&bytes| bytes <= shared_bytes(known.context));

@@ -1,6 +1,6 @@
-//! What a call of the driver comes to.
+//! The result of a driver call.
 
-/// A driver's error code, where there is one.
+/// A value, or the driver's error code.
 pub(crate) type Outcome<T = ()> = Result<T, u32>;
 
 pub(crate) const INVALID_VALUE: u32 = 1;
@@ -16,17 +16,17 @@ pub(crate) const CAPTURE_INVALIDATED: u32 = 901;
 pub(crate) const CAPTURE_ISOLATION: u32 = 905;
 pub(crate) const CAPTURED_EVENT: u32 = 907;
 
-/// Codes after which a context serves nobody any more.
+/// Returns whether a code makes its context unusable.
 pub(crate) fn is_fatal(code: u32) -> bool {
     matches!(code, 4 | 214 | 220 | 700 | 702 | 709 | 710 | 714..=719)
 }
 
-/// Writes where the caller wants it.
+/// Writes a result to the caller's pointer.
 pub(crate) fn put<T>(place: *mut T, value: T) -> Outcome {
     if place.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the driver's interface has callers pass a place for one such value.
+    // SAFETY: the driver's interface requires callers to pass a pointer to such a value.
     unsafe { place.write(value) };
     Ok(())
 }

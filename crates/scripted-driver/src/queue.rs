@@ -1,4 +1,4 @@
-//! What streams are given, and when it is done.
+//! The queues of streams, and the execution of their work.
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +13,7 @@ use crate::thread;
 use crate::work::{Handle, Launch, Place, Stream, Work, word};
 
 impl State {
-    /// The stream that a handle means here. The default streams are there without being made.
+    /// Returns the stream of a handle. Default streams exist without being created.
     pub(crate) fn stream_to_use(&mut self, handle: Handle) -> Outcome<Handle> {
         let current = self.current()?;
         let handle = match handle {
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// The same for calls that no graph can hold.
+    /// Returns the stream of a handle, for calls that a capture forbids.
     pub(crate) fn stream_outside_of_captures(&mut self, handle: Handle) -> Outcome<Handle> {
         let handle = self.stream_to_use(handle)?;
         match self.streams.get_mut(&handle) {
@@ -41,8 +41,8 @@ impl State {
         }
     }
 
-    /// Fails as calls do that are not for a context of which some stream is in capture, by any thread or by
-    /// the one that calls.
+    /// Fails if some stream of the current context is in capture, by any thread or only by the calling one.
+    /// Calls without a stream argument use it.
     pub(crate) fn refuse_in_captures(&mut self, by_any: bool) -> Outcome {
         let current = self.current()?;
         let threads = |stream: &Stream| stream.capture.as_ref().map(|capture| capture.thread);
@@ -55,7 +55,7 @@ impl State {
         }
     }
 
-    /// A range of a device's memory that work is given to use.
+    /// Returns a range of device memory for use by work.
     pub(crate) fn device_place(&mut self, address: u64, bytes: usize) -> Outcome<Place> {
         match self.memory.place(address as usize, bytes) {
             Some((place @ Place::Block { pinned: false, .. }, _)) => Ok(place),
@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    /// Gives work to a stream, or to what it captures.
+    /// Queues work on a stream, or adds it to the stream's capture.
     pub(crate) fn give(&mut self, stream: Handle, work: Work) -> Outcome {
         let known = self.streams.get_mut(&stream).expect("callers found it");
         match &mut known.capture {
@@ -81,13 +81,13 @@ impl State {
         Ok(())
     }
 
-    /// Does all that a stream was given, and what comes before it.
+    /// Executes all work of a stream, and the work that precedes it.
     pub(crate) fn finish_stream(&mut self, stream: Handle) {
         let position = self.streams[&stream].position();
         self.advance(stream, position);
     }
 
-    /// Does what a stream was given before a position, and what comes before that.
+    /// Executes the work of a stream before a position, and the work that precedes it.
     pub(crate) fn advance(&mut self, stream: Handle, position: u64) {
         while let Some(known) = self.streams.get_mut(&stream)
             && known.done < position
@@ -98,7 +98,8 @@ impl State {
         }
     }
 
-    /// Does all that there is to do, in one context or all, the last streams first or last.
+    /// Executes all queued work of one context, or of all; in reverse order of streams if `backwards` is
+    /// set.
     pub(crate) fn finish(&mut self, context: Option<u32>, backwards: bool) {
         let mut streams: Vec<Handle> = self.streams.keys().copied().collect();
         if backwards {
@@ -113,7 +114,7 @@ impl State {
             .retain(|_, stream| !stream.destroyed || !stream.queue.is_empty());
     }
 
-    /// Notes that memory goes to the system before work is done that uses it.
+    /// Reports memory that returns to the system before queued work that uses it, and executes the work.
     pub(crate) fn must_not_be_awaited(&mut self, start: usize, id: u64) {
         let mut queued = self.streams.values().flat_map(|stream| &stream.queue);
         if queued.any(|work| work.uses(id)) {
@@ -157,7 +158,8 @@ impl State {
         }
     }
 
-    /// Where memory is, if it is still what the work was given.
+    /// Returns the address of a place, if its allocation still owns the memory. Otherwise reports a
+    /// violation.
     fn there(&mut self, place: &Place, user: &str) -> Option<usize> {
         let there = self.memory.address(place);
         let gone = |address: &usize| {
@@ -168,7 +170,7 @@ impl State {
         there.inspect_err(gone).ok()
     }
 
-    /// Notes a launch in words that do not depend on where memory is.
+    /// Logs a launch. The text does not depend on addresses.
     pub(crate) fn log_launch(&mut self, stream: Handle, launch: &Launch) {
         let (grid, block, shared) = (launch.grid, launch.block, launch.shared);
         let mut text = format!("{} {grid:?} {block:?} {shared}", launch.name);
@@ -184,7 +186,7 @@ impl State {
         self.log.push((self.streams[&stream].context, text));
     }
 
-    /// Notes a copy likewise, with a hash of what is known of it, and queues it.
+    /// Logs and queues a copy. The text has a hash of the bytes if they are known, and no addresses.
     pub(crate) fn copy(&mut self, stream: Handle, to: Place, from: Place, bytes: usize) -> Outcome {
         let stream = self.stream_to_use(stream)?;
         let of = |place: &Place| match place {

@@ -1,18 +1,18 @@
-//! Which call is to fail, and what kinds of calls there are.
+//! The scripted fault, and the classes of calls.
 
 use std::collections::BTreeMap;
 
 use crate::interface::Mode;
 
-/// A call that is to fail.
+/// A scripted fault of a call.
 pub(crate) struct Fault {
     pub(crate) name: String,
-    /// Which call of the function, from 1 on.
+    /// The number of the function's call that fails, from 1 on.
     pub(crate) number: u32,
     pub(crate) code: u32,
 }
 
-/// Counts of calls, and what is to happen to one of them.
+/// The counts of calls, and the scripted fault.
 #[derive(Default)]
 pub(crate) struct Faults {
     pub(crate) mode: Mode,
@@ -28,7 +28,7 @@ impl Faults {
         };
     }
 
-    /// Counts a call; the code with which it fails, once.
+    /// Counts a call. Returns the scripted code if this call fails; a fault occurs once.
     pub(crate) fn of(&mut self, name: &'static str) -> Option<u32> {
         let count = self.counts.entry(name).or_default();
         *count += 1;
@@ -37,19 +37,20 @@ impl Faults {
     }
 }
 
-/// Functions whose failure nobody can do anything about: what they were to give back counts as given back.
+/// Returns whether a function releases something. After a failure the object counts as released, because
+/// the caller cannot repeat the call.
 pub(crate) fn gives_back(name: &str) -> bool {
     let verbs = ["Destroy", "Free", "Release", "Unload", "PopCurrent"];
     verbs.iter().any(|verb| name.contains(verb))
 }
 
-/// Functions that a lost context does not concern.
+/// Returns whether a function works in a lost context.
 pub(crate) fn needs_no_context(name: &str) -> bool {
     let mut others = ["cuInit", "cuDriver", "cuDevice"].into_iter();
     others.any(|prefix| name.starts_with(prefix)) || concerns_its_thread_alone(name)
 }
 
-/// Functions of which no other thread can tell when they were called.
+/// Returns whether other threads cannot observe when the function is called.
 pub(crate) fn concerns_its_thread_alone(name: &str) -> bool {
     name.starts_with("cuCtxGetCurrent") || name.starts_with("cuCtxP")
 }

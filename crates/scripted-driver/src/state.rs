@@ -1,4 +1,4 @@
-//! All that the driver knows.
+//! The whole state of the driver.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
@@ -14,21 +14,21 @@ use crate::work::{Event, Handle, Stream, Work};
 #[derive(Default)]
 pub(crate) struct Context {
     pub(crate) retained: u32,
-    /// The code that it answers with once it is lost.
+    /// The error code of calls in this context, once it is lost.
     pub(crate) lost: Option<u32>,
-    /// The bytes of memory that the device has for pools, if a test says so.
+    /// The bytes of memory for the device's pools, if a test limits them.
     pub(crate) room: Option<usize>,
 }
 
 pub(crate) struct Function {
     pub(crate) name: Arc<str>,
-    /// Bytes of each parameter, if the PTX tells.
+    /// Bytes of each parameter, if the PTX has the function.
     pub(crate) parameters: Option<Arc<[usize]>>,
-    /// Bytes of shared memory that a launch may name.
+    /// The maximum bytes of dynamic shared memory of a launch.
     pub(crate) granted: u32,
 }
 
-/// Something in the context of a device.
+/// An object in the context of a device.
 pub(crate) struct In<T> {
     pub(crate) context: u32,
     it: T,
@@ -48,7 +48,7 @@ impl<T> DerefMut for In<T> {
     }
 }
 
-/// All of one kind that there are, by their handles.
+/// All objects of one kind, by their handles.
 pub(crate) type Table<T> = BTreeMap<Handle, In<T>>;
 
 #[derive(Default)]
@@ -59,31 +59,31 @@ pub(crate) struct State {
     pub(crate) stacks: HashMap<u64, Vec<Handle>>,
     pub(crate) memory: Memory,
     pub(crate) pools: Table<()>,
-    /// The PTX of each, if it was made of such.
+    /// The PTX of each module, if the module was loaded from PTX.
     pub(crate) modules: Table<Option<Arc<str>>>,
     pub(crate) functions: Table<Function>,
-    /// PTX that was loaded, once each.
+    /// The loaded PTX texts, without duplicates.
     pub(crate) texts: HashSet<Arc<str>>,
-    /// What each has made so far.
+    /// The output of each linker so far.
     pub(crate) linkers: Table<Vec<u8>>,
     pub(crate) streams: Table<Stream>,
     pub(crate) events: Table<Event>,
     pub(crate) graphs: Table<Vec<Work>>,
     pub(crate) executables: Table<Vec<Work>>,
-    /// What was launched and copied, as the report has it.
+    /// The launches and copies, by device, as a test reads them.
     pub(crate) log: Vec<(u32, String)>,
-    /// What no program should do.
+    /// The violations of the driver's rules.
     pub(crate) violations: Vec<String>,
     handles: usize,
 }
 
-/// The handle of a device's primary context, which is none of [`State::add`].
+/// Returns the handle of a device's primary context, which differs from all handles of [`State::add`].
 pub(crate) fn handle_of(ordinal: u32) -> Handle {
     (1 << 40) + 16 * ordinal as usize
 }
 
 impl State {
-    /// Something new in a context, by a handle that nothing had before.
+    /// Adds an object to a context, with a handle that was never used before.
     pub(crate) fn add<T>(
         &mut self,
         table: impl Fn(&mut State) -> &mut Table<T>,
@@ -96,30 +96,30 @@ impl State {
         handle
     }
 
-    /// A default stream, which is there without being made.
+    /// Creates a default stream, unless it exists.
     pub(crate) fn default_stream(&mut self, handle: Handle, context: u32) {
         let it = Stream::default();
         self.streams.entry(handle).or_insert(In { context, it });
     }
 
-    /// The contexts that are current to the thread, the last one on top.
+    /// Returns the calling thread's stack of current contexts, with the newest on top.
     pub(crate) fn stack(&mut self) -> &mut Vec<Handle> {
         self.stacks.entry(thread::current()).or_default()
     }
 
-    /// The device of a context that is retained.
+    /// Returns the device of a context, if the context is retained.
     pub(crate) fn ordinal_of(&self, context: Handle) -> Option<u32> {
         let ordinal = u32::try_from(context.checked_sub(1 << 40)? / 16).ok()?;
         self.contexts.contains_key(&ordinal).then_some(ordinal)
     }
 
-    /// The ordinal of the thread's current context.
+    /// Returns the ordinal of the thread's current context.
     pub(crate) fn current(&mut self) -> Outcome<u32> {
         let top = self.stack().last().copied().unwrap_or(0);
         self.ordinal_of(top).ok_or(INVALID_CONTEXT)
     }
 
-    /// The current context, which must be the one that something belongs to.
+    /// Checks that the current context is the one to which an object belongs.
     pub(crate) fn must_be_current(&mut self, owner: u32) -> Outcome {
         match self.current()? == owner {
             true => Ok(()),
@@ -127,7 +127,7 @@ impl State {
         }
     }
 
-    /// The code with which a lost context answers this call.
+    /// Returns the error code of this call if the current context is lost.
     pub(crate) fn lost(&mut self, name: &str) -> Option<u32> {
         if script::needs_no_context(name) {
             return None;
@@ -136,7 +136,7 @@ impl State {
         self.contexts[&current].lost
     }
 
-    /// From now on the current context serves nobody.
+    /// Marks the current context as lost.
     pub(crate) fn lose(&mut self, name: &str, code: u32) {
         if !script::needs_no_context(name)
             && let Ok(current) = self.current()
@@ -146,7 +146,7 @@ impl State {
         }
     }
 
-    /// Lost contexts serve again, and hold nothing but modules and pools.
+    /// Makes lost contexts usable again. They keep only their modules and pools.
     pub(crate) fn revive(&mut self) {
         fn forget<T>(table: &mut Table<T>, context: u32) {
             table.retain(|_, item| item.context != context);
@@ -163,7 +163,7 @@ impl State {
         }
     }
 
-    /// What is alive of one device, a line for each kind of which there is any.
+    /// Returns the number of live objects of a device, one line for each kind that has any.
     pub(crate) fn alive(&self, ordinal: u32) -> String {
         fn of<T>(table: &Table<T>, ordinal: u32) -> usize {
             let contexts = table.values().map(|item| item.context);

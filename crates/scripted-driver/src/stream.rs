@@ -24,10 +24,10 @@ driver! {
 
     fn cuStreamGetId(state; stream: Handle, id: *mut u64) {
         if stream < 2 {
-            // The legacy default stream waits for those that are in capture.
+            // The legacy default stream synchronises with streams in capture.
             state.refuse_in_captures(false)?;
         }
-        // No handle is given twice.
+        // Stream handles are unique.
         put(id, state.stream_outside_of_captures(stream)? as u64)
     }
 
@@ -42,7 +42,7 @@ driver! {
         let event = state.events.get(&event).ok_or(INVALID_HANDLE)?;
         let known = state.streams.get_mut(&stream).ok_or(INVALID_HANDLE)?;
         match (&mut known.capture, event.recorded) {
-            // Nothing of what a graph waits for may be outside of it.
+            // Work in a graph must not wait for work outside of the graph.
             (Some(capture), _) if !event.captured => {
                 capture.invalid = true;
                 Err(CAPTURE_ISOLATION)

@@ -1,4 +1,4 @@
-//! The threads that call.
+//! The calling threads.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,7 +16,7 @@ pub(crate) fn scheduler() -> Option<Scheduler> {
     *SCHEDULER.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number of the thread that calls.
+/// Returns the number of the calling thread.
 pub(crate) fn current() -> u64 {
     static THREADS: AtomicU64 = AtomicU64::new(0);
     thread_local!(static OWN: Cell<u64> = Cell::new(THREADS.fetch_add(1, Relaxed)));

@@ -1,14 +1,14 @@
-//! Work, and the streams that do it.
+//! Units of work, and the streams that execute them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::outcome::CAPTURE_UNSUPPORTED;
 
-/// A handle, as the number that the pointer is.
+/// A handle: the numeric value of the driver's pointer.
 pub(crate) type Handle = usize;
 
-/// Memory that work uses, and the allocation that it was when the work was given.
+/// Memory that work uses, and the allocation that owned it when the work was queued.
 #[derive(Clone)]
 pub(crate) enum Place {
     Block {
@@ -17,20 +17,20 @@ pub(crate) enum Place {
         id: u64,
         pinned: bool,
     },
-    /// A copy of what was not pinned.
+    /// A copy of host memory that is not pinned.
     Staged(Arc<[u8]>),
-    /// Memory of the host that is not pinned, while its owner waits.
+    /// Host memory that is not pinned, while the caller waits.
     Host(usize),
 }
 
 #[derive(Clone)]
 pub(crate) enum Work {
-    /// Memory begins to be somebody's.
+    /// Makes an allocation the owner of its memory.
     Take {
         start: usize,
         id: u64,
     },
-    /// Memory ends to be somebody's.
+    /// Releases an allocation's ownership of its memory.
     Give {
         start: usize,
         id: u64,
@@ -46,7 +46,7 @@ pub(crate) enum Work {
         bytes: usize,
     },
     Launch(Arc<Launch>),
-    /// What another stream was given before this position comes first.
+    /// Waits for the work of another stream before this position.
     Wait {
         stream: Handle,
         position: u64,
@@ -54,7 +54,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whether it uses this allocation.
+    /// Returns whether the work uses this allocation.
     pub(crate) fn uses(&self, allocation: u64) -> bool {
         let is_it = |place: &Place| matches!(place, Place::Block { id, .. } if *id == allocation);
         match self {
@@ -70,12 +70,12 @@ impl Work {
 pub(crate) struct Stream {
     pub(crate) queue: VecDeque<Work>,
     pub(crate) done: u64,
-    /// Work that was given before is still done.
+    /// Whether the stream is destroyed. Earlier work is still executed.
     pub(crate) destroyed: bool,
     pub(crate) capture: Option<Capture>,
 }
 
-/// What becomes a graph.
+/// The recorded work of a stream in capture.
 pub(crate) struct Capture {
     pub(crate) work: Vec<Work>,
     pub(crate) invalid: bool,
@@ -84,19 +84,19 @@ pub(crate) struct Capture {
 
 #[derive(Default)]
 pub(crate) struct Event {
-    /// The stream and how much it had been given.
+    /// The stream of the record, and its position then.
     pub(crate) recorded: Option<(Handle, u64)>,
-    /// Recorded in a capture, so that it marks nothing outside of it.
+    /// Whether the event was recorded in a capture, so that it marks no position outside of the capture.
     pub(crate) captured: bool,
 }
 
 impl Stream {
-    /// Work that it was given so far.
+    /// Returns the number of work items that the stream has received so far.
     pub(crate) fn position(&self) -> u64 {
         self.done + self.queue.len() as u64
     }
 
-    /// A call that the capture forbids ends it; the code of that call.
+    /// Invalidates the capture because of a forbidden call, and returns that call's error code.
     pub(crate) fn invalidate(&mut self) -> u32 {
         if let Some(capture) = &mut self.capture {
             capture.invalid = true;
@@ -105,29 +105,29 @@ impl Stream {
     }
 }
 
-/// A launch: what it was given.
+/// A launch with its arguments.
 pub(crate) struct Launch {
     pub(crate) name: Arc<str>,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
-    /// The bytes of each parameter, where they are known.
+    /// The bytes of each parameter, if the sizes are known.
     pub(crate) parameters: Vec<Vec<u8>>,
-    /// Memory that parameters point to.
+    /// The memory to which parameters point.
     pub(crate) places: Vec<Place>,
 }
 
-/// The steps of a list, and the bytes of each.
+/// The maximum number of steps in a list, and the bytes of a step.
 const STEPS: usize = 8;
 const STEP_BYTES: usize = 16;
 
-/// The address that eight bytes are.
+/// Returns the address in eight bytes.
 pub(crate) fn word(bytes: &[u8]) -> Option<usize> {
     Some(u64::from_ne_bytes(bytes.try_into().ok()?) as usize)
 }
 
 impl Launch {
-    /// Kernels do nothing here, but for one.
+    /// Executes `pointwise_f32`. Other kernels do nothing here.
     pub(crate) fn run(&self) {
         let [x, y, elements, list] = &self.parameters[..] else {
             return;
@@ -137,7 +137,7 @@ impl Launch {
         }
         let address = |parameter: &[u8]| word(parameter).unwrap_or_default();
         let word_at = |at: usize| list.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-        // Of each step its bounds, after the word that says which function it is: tests give clamps.
+        // Each step has its bounds behind the word that selects its function. Tests pass clamps.
         let bound = |at: usize| word_at(at).map(f32::from_ne_bytes);
         let steps = word_at(STEPS * STEP_BYTES).map_or(0, u32::from_ne_bytes) as usize;
         let bounds_at = |at: usize| Some((bound(at + 4)?, bound(at + 8)?));
@@ -148,7 +148,7 @@ impl Launch {
         let x: *const f32 = std::ptr::with_exposed_provenance(address(x));
         let y: *mut f32 = std::ptr::with_exposed_provenance_mut(address(y));
         for index in 0..address(elements) {
-            // SAFETY: both have as many elements, as the kernel asks of its callers, and are there.
+            // SAFETY: both arrays have this many elements, as the kernel requires, and are allocated.
             let value = unsafe { *x.add(index) };
             let clamp = |value: f32, &(low, high): &(f32, f32)| value.max(low).min(high);
             // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as the server needs: one request for each connection, within a time.
+//! The part of HTTP/1.1 that the server needs: one request per connection, with a time limit.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use httparse::Status;
 
-/// The longest request line and headers.
+/// The largest number of bytes of request line and headers.
 const HEAD_BYTES: usize = 16 << 10;
-/// How long a client may take to read why its request was not read to the end.
+/// The time that a client has to read the answer to a request that was not read to its end.
 const LINGER: Duration = Duration::from_secs(1);
 
 pub(crate) struct Request {
-    /// Method and path, such as `GET /healthz`.
+    /// The method and the path, such as `GET /healthz`.
     pub(crate) target: String,
     pub(crate) body: Vec<u8>,
 }
 
 pub(crate) struct Answer {
     status: u16,
-    /// Headers, each with its end of line.
+    /// The headers, each with its end of line.
     headers: String,
     body: Vec<u8>,
 }
@@ -48,8 +48,8 @@ impl Answer {
     }
 }
 
-/// A connection whose reads and writes fail from a deadline on: a client that sends a byte now and then has
-/// no more time than one that sends nothing.
+/// A connection whose reads and writes fail after a deadline: a client that sends a byte now and then has no
+/// more time than one that sends nothing.
 pub(crate) struct Connection {
     stream: TcpStream,
     deadline: Instant,
@@ -65,7 +65,8 @@ impl Connection {
         }
     }
 
-    /// The request, whose body has at most `limit` bytes; or what is wrong with it.
+    /// Reads the request, whose body may have at most `limit` bytes. Returns the error's answer for a bad
+    /// request.
     pub(crate) fn request(&mut self, limit: usize) -> Result<Request, Answer> {
         let bad = |text: &str| Answer::text(400, text);
         let mut bytes = Vec::new();
@@ -117,13 +118,13 @@ impl Connection {
     pub(crate) fn send(mut self, answer: &Answer, patience: Duration) -> io::Result<()> {
         self.deadline = Instant::now() + patience;
         let (status, headers, length) = (answer.status, &answer.headers, answer.body.len());
-        // The reason behind the status may be empty; the body has it.
+        // The reason phrase after the status may be empty; the body has the reason.
         let head = format!(
             "HTTP/1.1 {status} \r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
         );
         self.write_all(&[head.as_bytes(), &answer.body].concat())?;
         if !self.is_read {
-            // Closing a connection resets it if there are unread bytes, and the client may lose the answer.
+            // Closing a connection with unread bytes resets it, and the client may lose the answer.
             self.stream.shutdown(Shutdown::Write)?;
             self.deadline = Instant::now() + LINGER;
             io::copy(&mut self, &mut io::sink())?;

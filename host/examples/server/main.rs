@@ -1,27 +1,27 @@
-//! An HTTP server for a network. Images that come at the same time are one batch.
+//! An HTTP server for a network. Images that arrive at the same time form a batch.
 //!
 //! ```text
 //! cargo run --release --example server -- 127.0.0.1:8080 resnet50.json 3,224,224 resnet50.safetensors
 //! curl --data-binary @image.f32 http://127.0.0.1:8080/infer --output scores.f32
 //! ```
 //!
-//! `convfuse.export` in Python writes both files. Without them the network is one that the library has.
-//! With `self-test` in place of an address, the server takes a free port, sends itself right requests,
-//! wrong ones, and more than it can take, and checks the answers.
+//! `convfuse.export` in Python writes both files. Without them the server runs a network from the library.
+//! With `self-test` in place of an address, the server takes a free port and sends itself valid requests,
+//! invalid ones, and more than it can take. It checks the answers.
 //!
-//! * `POST /infer` takes one image of the shape that is given: its float32 values in order, little-endian.
-//!   The answer has those of the first output, and their shape in the header `X-Shape`.
-//! * `GET /healthz` tells whether batches succeed.
+//! - `POST /infer` takes one image of the given shape: its float32 values in order, little-endian. The answer
+//!   has the values of the first output, and their shape in the header `X-Shape`.
+//! - `GET /healthz` tells whether batches succeed.
 //!
-//! Threads read requests and put images into a queue. Workers, each with a stream, make batches of it: the
-//! first image of a batch waits up to `BATCH_WAIT` for others. A plan has one shape, so a worker has one
-//! for each size in `BATCHES`, as a CUDA graph where there is a GPU, made before the first request. A batch
-//! of another size is padded, which changes no bit of its results.
+//! Threads read requests and put images into a queue. Workers, each with its own stream, make batches of
+//! them. The first image of a batch waits up to `BATCH_WAIT` for others. A plan has one shape, so a worker
+//! has one plan for each size in `BATCHES`, made before the first request; on a GPU it is a CUDA graph. A
+//! batch of another size is padded, which changes no bit of its results.
 //!
-//! Memory and waiting times are bounded. Where the queue is full, the answer is 503 with `Retry-After`. A
-//! client has `PATIENCE` to send its request and to read the answer. Connections beyond `CONNECTIONS` wait
-//! in the system's backlog. On Ctrl-C the server takes no more requests, answers those that it has, and
-//! ends; a second Ctrl-C ends it at once.
+//! Memory and waiting times are bounded. If the queue is full, the answer is 503 with `Retry-After`. A client
+//! has `PATIENCE` to send its request and to read the answer. Connections beyond `CONNECTIONS` wait in the
+//! system's backlog. On Ctrl-C the server accepts no more requests, answers the pending ones, and ends; a
+//! second Ctrl-C ends it at once.
 
 mod http;
 mod self_test;
@@ -45,13 +45,13 @@ use signal_hook::flag;
 use http::{Answer, Connection, Request};
 
 const WORKERS: usize = 2;
-/// In order.
+/// The batch sizes, in ascending order.
 const BATCHES: [usize; 4] = [1, 2, 4, 8];
 const LARGEST_BATCH: usize = BATCHES[BATCHES.len() - 1];
 const BATCH_WAIT: Duration = Duration::from_millis(2);
-/// Images that may wait for a worker.
+/// The number of images that may wait for a worker.
 const QUEUE: usize = 32;
-/// Those whose images wait, those whose images are in a batch, and some to refuse.
+/// The number of connections: those with images in the queue or in a batch, and some to refuse.
 const CONNECTIONS: usize = QUEUE + WORKERS * LARGEST_BATCH + 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -114,7 +114,7 @@ impl Server {
     fn new(address: &str, image: &[usize], patience: Duration) -> io::Result<Server> {
         let stops = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: only a second signal finds the flag set.
+            // The order matters: only a second signal finds the flag set.
             flag::register_conditional_shutdown(signal, 1, Arc::clone(&stops))?;
             flag::register(signal, Arc::clone(&stops))?;
         }
@@ -127,7 +127,7 @@ impl Server {
         })
     }
 
-    /// Starts the threads that answer clients. With the last of them the queue ends.
+    /// Starts the threads that answer clients. The queue ends with the last of them.
     fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, queue: SyncSender<Job>) {
         for _ in 0..CONNECTIONS {
             let queue = queue.clone();
@@ -147,7 +147,7 @@ impl Server {
             while !self.stops.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(50));
             }
-            // Threads that wait for a connection get one.
+            // Wake the threads that wait for a connection.
             if let Ok(address) = self.listener.local_addr() {
                 for _ in 0..CONNECTIONS {
                     let _ = TcpStream::connect_timeout(&address, Duration::from_millis(100));
@@ -158,10 +158,10 @@ impl Server {
 
     fn serve(&self, stream: TcpStream, queue: &SyncSender<Job>) {
         let mut connection = Connection::new(stream, self.patience);
-        // Somewhat more than an image, which is then refused with its size.
+        // The limit is somewhat more than an image; a larger body is refused with its size.
         let request = connection.request(2 * self.image_bytes());
         let answer = request.and_then(|request| self.answer(request, queue));
-        // A client that is gone needs no answer.
+        // A client that has disconnected needs no answer.
         let _ = connection.send(&answer.unwrap_or_else(|refusal| refusal), self.patience);
     }
 
@@ -169,7 +169,7 @@ impl Server {
         self.image.iter().product::<usize>() * size_of::<f32>()
     }
 
-    /// What a request is answered, or why it is refused.
+    /// Answers a request, or returns the refusal.
     fn answer(&self, request: Request, queue: &SyncSender<Job>) -> Result<Answer, Answer> {
         match request.target.as_str() {
             "POST /infer" => self.infer(&request.body, queue),
@@ -203,10 +203,10 @@ impl Server {
     }
 }
 
-/// Makes batches of the queue's images and runs them.
+/// Makes batches of the queue's images, and runs them.
 struct Worker {
     stream: Stream,
-    /// One for each size in `BATCHES`.
+    /// A plan for each size in `BATCHES`.
     prepared: Vec<Prepared>,
 }
 
@@ -216,7 +216,7 @@ enum Prepared {
     Plan(Plan, Vec<Tensor>),
 }
 
-/// The workers, with all kernels loaded and all memory allocated.
+/// Makes the workers, with all kernels loaded and all memory allocated.
 fn workers(device: &Device, model: &Model, image: &[usize]) -> convfuse::Result<Vec<Worker>> {
     let worker = |_| {
         let stream = device.stream()?;
@@ -278,7 +278,7 @@ impl Worker {
     }
 }
 
-/// The next images, none at the end of the queue.
+/// Returns the next images; an empty vector at the end of the queue.
 fn next_batch(jobs: &Receiver<Job>) -> Vec<Job> {
     let mut batch: Vec<Job> = jobs.recv().into_iter().collect();
     let end = Instant::now() + BATCH_WAIT;

@@ -1,4 +1,4 @@
-//! The server's own test: right requests and wrong ones, more than it can take, and Ctrl-C.
+//! The server's self-test: valid and invalid requests, more than it can take, and Ctrl-C.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -17,14 +17,14 @@ use signal_hook::low_level::raise;
 use crate::{LARGEST_BATCH, QUEUE, Server, workers};
 
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Images beyond the queue.
+/// The number of images beyond the queue.
 const REFUSED: usize = 8;
 const CLIENTS: usize = 2 * LARGEST_BATCH;
 const REQUESTS: usize = 5;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// A request, and what the model gives of its image.
+/// A request, and the model's output for its image.
 struct Sample {
     request: Vec<u8>,
     output: Vec<u8>,
@@ -72,7 +72,7 @@ pub(crate) fn run(device: &Device, model: &Model, image: &[usize]) -> Result<(),
                     serving(address, image, &samples)
                 }
             });
-            // Also behind a failure, so that all threads end.
+            // This also runs after a failure, so that all threads end.
             server.stops.store(true, Ordering::Relaxed);
             work();
             tested
@@ -82,7 +82,7 @@ pub(crate) fn run(device: &Device, model: &Model, image: &[usize]) -> Result<(),
     Ok(())
 }
 
-/// Fills the queue, of which nobody takes images yet. What comes back are answers to those that wait.
+/// Fills the queue while no worker takes images. Returns the answers to the waiting requests.
 fn overload<'scope, 'a: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     address: SocketAddr,
@@ -105,7 +105,7 @@ fn overload<'scope, 'a: 'scope>(
     Ok(answers)
 }
 
-/// Many right requests, and wrong ones meanwhile.
+/// Sends many valid requests, and invalid ones at the same time.
 fn serving(address: SocketAddr, image: &[usize], samples: &[Sample]) -> Outcome {
     thread::scope(|scope| {
         let wrong = scope.spawn(|| wrong(address, image));
@@ -145,7 +145,7 @@ fn serving(address: SocketAddr, image: &[usize], samples: &[Sample]) -> Outcome 
     })
 }
 
-/// What is no image is refused, with the reason.
+/// Checks that bodies that are not images are refused with the reason.
 fn wrong(address: SocketAddr, image: &[usize]) -> Outcome {
     let bytes = 4 * image.iter().product::<usize>();
     let post_of =
@@ -230,7 +230,7 @@ impl Reply {
         Ok(())
     }
 
-    /// The same bits that the model gives.
+    /// Checks that the body has the same bits as the model's output.
     fn has_output(&self, sample: &Sample) -> Outcome {
         if self.body != sample.output {
             self.is(200, "")?;

@@ -1,16 +1,16 @@
-//! Layers that nothing is fused with.
+//! Layers that are never fused with others.
 
 use op_spec::graph::ByItself;
 use op_spec::{Layout, Pad, ShuffleProblem};
 
-/// A layer with the whole tensors that it takes beside its input.
+/// A layer with the whole tensors that it reads besides its input.
 pub(super) struct Alone<'a> {
     pub(super) of: ByItself,
     pub(super) others: Vec<&'a [f32]>,
 }
 
 impl Alone<'_> {
-    /// Sample `number`, of which the layer is given `x`.
+    /// Computes sample `number`; `x` is the sample of the layer's input.
     pub(super) fn run(&self, number: usize, x: &[f32], y: &mut [f32]) {
         match &self.of {
             ByItself::Reshape(_) => y.copy_from_slice(x),
@@ -69,7 +69,7 @@ impl Alone<'_> {
     }
 }
 
-/// A sample whose split axes come in another sequence.
+/// Permutes the split axes of a sample.
 fn shuffle_sample(problem: &ShuffleProblem, x: &[f32], y: &mut [f32]) {
     let ([input, output], extents) = (problem.axes(Layout::Nchw), problem.extents);
     let (mut strides, mut stride) = ([0; 6], 1);
@@ -77,7 +77,7 @@ fn shuffle_sample(problem: &ShuffleProblem, x: &[f32], y: &mut [f32]) {
         strides[axis] = stride;
         stride *= extents[axis];
     }
-    // The first axis is the batch, the last one the output's rows.
+    // The first axis is the batch; the last axis forms the output's rows.
     let [_, outer @ .., row] = output;
     if y.is_empty() {
         return;
@@ -93,7 +93,7 @@ fn shuffle_sample(problem: &ShuffleProblem, x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// A sample with values around each of its planes.
+/// Pads each plane of a sample.
 fn pad_sample(pad: &Pad<3>, x: &[f32], y: &mut [f32]) {
     let [depth, rows, columns] = pad.outer();
     let source = |axis: usize, position: usize| {

@@ -1,9 +1,9 @@
 //! Convolution as a matrix product over columns.
 //!
-//! For one sample and one group, output `[k, position]` is `weight [k, c * taps]` times the column
-//! matrix `[c * taps, position]`, which holds for every output position the inputs that it sees.
-//! That matrix is `taps` times the input, so only [`COLUMN_ELEMENTS`] of it exist at a time per
-//! thread: few enough to stay in the second-level cache between being written and being read.
+//! For one sample and one group, the output `[k, position]` is `weight [k, c * taps]` times the column matrix
+//! `[c * taps, position]`. Each column holds the inputs of one output position's window. The matrix is `taps`
+//! times the size of the input, so a thread holds only [`COLUMN_ELEMENTS`] of it at a time: few enough to
+//! stay in the second-level cache between writing and reading.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
@@ -13,10 +13,10 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::host_memory::resize;
 
-/// Elements of the column matrix that a thread holds at a time, 256 KiB.
+/// The number of elements of the column matrix that a thread holds at a time: 256 KiB.
 const COLUMN_ELEMENTS: usize = 1 << 16;
 
-/// The fewest positions of a matrix product, for any filter size.
+/// The smallest number of positions of a matrix product, for any filter size.
 const MIN_POSITIONS: usize = 256;
 
 /// Convolves one sample, all slices in standard layout.

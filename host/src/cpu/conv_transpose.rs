@@ -1,8 +1,8 @@
-//! Transposed convolution as a matrix product whose results are added where they belong (col2im).
+//! Transposed convolution as a matrix product whose results are added to the output (col2im).
 //!
-//! For one sample and output channel, `columns [taps, position] = weight [taps, c] * x [c, position]` has
-//! what each input position adds to the output by each tap. Only some positions are done at a time, few
-//! enough for the columns to stay in the second-level cache.
+//! For one sample and output channel, `columns [taps, position] = weight [taps, c] * x [c, position]` are the
+//! products that each input position adds to the output through each tap. Positions are processed in chunks
+//! that are small enough for the columns to stay in the second-level cache.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, s};
@@ -12,10 +12,10 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::host_memory::resize;
 
-/// Elements of the columns that a thread holds at a time, 256 KiB.
+/// The number of elements of the columns that a thread holds at a time: 256 KiB.
 const COLUMN_ELEMENTS: usize = 1 << 16;
 
-/// The fewest positions of a matrix product, for any filter size.
+/// The smallest number of positions of a matrix product, for any filter size.
 const MIN_POSITIONS: usize = 256;
 
 /// Transposed convolution of one sample, all slices in standard layout.
@@ -40,7 +40,7 @@ pub(super) fn convolve_transposed(
         let (group, of_group) = (k / group_k, k % group_k);
         let x = &x[group * group_c * positions..][..group_c * positions];
         let x = ArrayView2::from_shape((group_c, positions), x).expect("a group's size");
-        // Of the group's channels (c, k, taps), this output channel's as (taps, c).
+        // From the group's filters `(c, k, taps)`, take this output channel's as `(taps, c)`.
         let weight = &weight[(group * group_c * group_k + of_group) * taps..];
         let strides = (taps, group_c).strides((1, group_k * taps));
         let weight = ArrayView2::from_shape(strides, weight).expect("a group's filters");
@@ -61,7 +61,7 @@ pub(super) fn convolve_transposed(
     })
 }
 
-/// Adds what the input positions from `first` on give by tap `tap`.
+/// Adds the products of the input positions from `first` on with tap `tap`.
 fn add_column(
     y: &mut [f32],
     column: &[f32],

@@ -1,7 +1,7 @@
-//! Whole graphs, and operators by themselves.
+//! Whole graphs, and single operators.
 //!
-//! The layers of a path run as [stages](super::stage), sample by sample. Tensors between paths are whole, and
-//! are kept until the last path that reads them is done.
+//! The layers of a path run as [stages](super::stage), sample by sample. Tensors between paths are complete,
+//! and are kept until the last path that reads them is done.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ use crate::error::Result;
 use crate::operators::MAX_PARAMETERS;
 use crate::parameters::Parameters;
 
-/// What the layers of `graph` make of `inputs`, the first one and the further ones, whose shapes are the
-/// problem's: all outputs, f32, statistics in float64.
+/// Computes all outputs of `graph` in f32, with statistics in float64. `inputs` are the first input and the
+/// further ones, in the problem's shapes.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
@@ -35,10 +35,10 @@ pub(crate) fn run(
     Ok(run_renewing(graph, problem, parameters, inputs)?.0)
 }
 
-/// What takes the place of parameters, by their places in the graph's table.
+/// The new values of parameters, by their indices in the graph's table.
 pub(crate) type Renewed = BTreeMap<usize, Vec<f32>>;
 
-/// The same, with the parameters that it renews.
+/// Computes all outputs, and the parameters that the run renews.
 ///
 /// # Errors
 /// As [`run`].
@@ -58,7 +58,7 @@ pub(crate) fn run_renewing(
     debug_assert_eq!(parameters.check(graph), Ok(()));
     let inputs = inputs.iter().map(|input| dense(input.view()));
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
-    // What the last layers of paths give, by their numbers, and the last path that reads it.
+    // The outputs of paths, by their last layers, and the last path that reads each.
     let mut outputs: Vec<Option<ArrayD<f32>>> = vec![None; problem.steps.len()];
     let mut last_reads = vec![0; problem.steps.len()];
     for (number, path) in graph.paths().iter().enumerate() {
@@ -80,7 +80,7 @@ pub(crate) fn run_renewing(
             }
         };
         let parameter = |layer: usize, index: usize| {
-            // What a layer takes besides stands in the place of parameters.
+            // Further operands of a layer take the place of parameters.
             if let Some(&other) = graph.operands(layer).get(1 + index) {
                 return Some(value(other));
             }
@@ -90,7 +90,7 @@ pub(crate) fn run_renewing(
         };
         let (first, last) = (path[0], path[path.len() - 1]);
         let mut y: Option<ArrayD<f32>> = None;
-        // Statistics of the batch are taken of a whole tensor.
+        // A norm with the batch's statistics needs the whole tensor.
         let by_batch = |&layer: &usize| statistics_of_batch(&problem.steps[layer].problem);
         for part in path.chunk_by(|_, layer| by_batch(layer).is_none()) {
             let x = match &y {
@@ -135,7 +135,7 @@ pub(crate) fn run_renewing(
     Ok((given.collect(), renewed))
 }
 
-/// The norm by the batch's statistics that a layer is, if it is one.
+/// Returns the layer's problem, if the layer is a norm with the batch's statistics.
 fn statistics_of_batch(problem: &LayerProblem) -> Option<&BatchNormProblem> {
     match problem {
         LayerProblem::BatchNorm(norm) if norm.of_batch => Some(norm),
@@ -143,7 +143,7 @@ fn statistics_of_batch(problem: &LayerProblem) -> Option<&BatchNormProblem> {
     }
 }
 
-/// Renews the running statistics of a norm, which are the last ones of its parameters.
+/// Renews the running statistics of a norm, which are the last of its parameters.
 fn renew(
     renewed: &mut Renewed,
     slots: &[usize],
@@ -206,7 +206,7 @@ fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
     let ordinary = form.convolution.map(|(_, conv)| (conv.k, conv.output));
     let transposed = form.transposed.map(|(_, conv)| (conv.k, conv.output));
     if let Some((channels, extents)) = ordinary.or(transposed) {
-        // Of an image's output the first extent, its depth of one, is left out.
+        // The output of an image has no depth axis, so the first extent is omitted.
         let absent = 5 - input.len();
         output[1] = channels;
         output[2..].copy_from_slice(&extents[absent..]);

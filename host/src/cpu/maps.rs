@@ -18,7 +18,7 @@ pub(super) struct Norm<'a> {
     pub(super) bias: Option<&'a [f32]>,
     pub(super) before: Vec<&'a [f32]>,
     pub(super) behind: Vec<&'a [f32]>,
-    /// Those of each channel in the whole batch, if they count.
+    /// The moments of each channel over the whole batch, if the norm uses them.
     pub(super) of_batch: Option<Vec<Moments>>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Norm<'a> {
 pub(super) enum Map<'a> {
     Function(PointwiseProblem),
     Scale(&'a [f32]),
-    /// Slopes for values that are not above 0: one, or one for each channel.
+    /// The slopes for values that are not above 0: one, or one for each channel.
     Prelu(&'a [f32]),
     /// A weight and a bias for each element of a sample.
     Elements(Option<&'a [f32]>, Option<&'a [f32]>),
@@ -34,19 +34,19 @@ pub(super) enum Map<'a> {
     BatchNorm(BatchNormProblem, [Option<&'a [f32]>; 4]),
     /// An operation with one value, or one for each channel.
     Arithmetic(ArithmeticOp, &'a [f32]),
-    /// An operation with a residual, of all samples.
+    /// An operation with a residual, which has all samples.
     Residual(ArithmeticOp, &'a [f32]),
     /// Keeps values for later maps.
     Keep,
-    /// An operation with the values that are kept.
+    /// An operation with the kept values.
     Kept(ArithmeticOp),
 }
 
 impl Norm<'_> {
-    /// The norm and the moments of a group whose first channel is `first`.
+    /// Returns the norm and the moments of the group whose first channel is `first`.
     pub(super) fn of_group(&self, first: usize, x: &mut [f32]) -> (&Self, Moments) {
-        // With several channels in a group, factors change the channels' weights in the moments, so multiply
-        // first.
+        // In a group of several channels, factors change the channels' weights in the moments, so the factors
+        // are applied first.
         if self.problem.channels_per_group() > 1 {
             for (c, x) in (first..).zip(x.chunks_exact_mut(self.problem.shape.spatial)) {
                 let maps = self.before.iter().map(|factors| Map::Scale(factors));
@@ -63,8 +63,8 @@ impl Norm<'_> {
     pub(super) fn normalise(&self, c: usize, moments: Moments, x: &mut [f32]) {
         let product = |factors: &[&[f32]]| factors.iter().map(|f| f64::from(f[c])).product();
         let parameter = |values: Option<&[f32]>, absent| values.map_or(absent, |v| f64::from(v[c]));
-        // The factor of a single channel scales mean and deviation, so the moments of the convolution's
-        // output suffice.
+        // In a group of one channel, the factor scales mean and deviation, so the moments of the
+        // convolution's output suffice.
         let before: f64 = if self.problem.channels_per_group() > 1 {
             1.0
         } else {
@@ -83,7 +83,7 @@ impl Norm<'_> {
 }
 
 impl<'a> Map<'a> {
-    /// `parameter` gives the parameters of its layer by their index in PyTorch's order.
+    /// Makes a map. `parameter` returns the parameters of its layer by their index in PyTorch's order.
     ///
     /// # Panics
     /// If a required parameter is missing.
@@ -113,10 +113,10 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Applies maps, one after the other; otherwise as [`apply`](Self::apply).
+    /// Applies maps in order; otherwise as [`apply`](Self::apply).
     pub(super) fn apply_all(maps: &[Self], start: usize, c: usize, x: &mut [f32]) {
         let first = maps.iter().position(|map| matches!(map, Map::Keep));
-        // Elementwise weights and biases are those of a norm: no value is kept before them.
+        // Elementwise weights and biases belong to a norm, and no value is kept before them.
         let (whole, parts) = maps.split_at(first.unwrap_or(maps.len()));
         whole.iter().for_each(|map| map.apply(start, c, x));
         if parts.is_empty() {
@@ -134,8 +134,8 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Applies the map, which keeps no values, to values of channel `c`. `start` is the index of the first
-    /// value in the whole tensor. Elementwise weights and biases need the whole channel.
+    /// Applies a map that keeps no values to values of channel `c`. `start` is the index of the first value
+    /// in the whole tensor. Elementwise weights and biases need the whole channel.
     fn apply(&self, start: usize, c: usize, x: &mut [f32]) {
         match self {
             Map::Function(problem) => map(problem, x),
@@ -149,7 +149,7 @@ impl<'a> Map<'a> {
                     .for_each(|v| *v = if *v > 0.0 { *v } else { *v * slope });
             }
             Map::Elements(weight, bias) => {
-                // A plane is a whole channel of a sample.
+                // `x` is a whole channel of a sample.
                 let first = c * x.len();
                 if let Some(weight) = weight {
                     let factors = &weight[first..];
@@ -191,17 +191,17 @@ impl<'a> Map<'a> {
     }
 }
 
-/// Values that are kept at a time.
+/// The number of values that are kept at a time.
 const KEPT_ELEMENTS: usize = 1024;
 
-/// An operation of each value with the other at its place.
+/// Combines each value with the other value at its position.
 fn combine(operation: ArithmeticOp, x: &mut [f32], others: &[f32]) {
-    // Both are f32, so what float64 rounds of the result is lost in rounding to f32.
+    // Both operands are f32, so rounding to float64 in between does not change the f32 result.
     let both = x.iter_mut().zip(others);
     both.for_each(|(v, &other)| *v = operation.of((*v).into(), other.into()) as f32);
 }
 
-/// Arithmetic of two tensors: of one shape, of any rank, or with an operand that is broadcast.
+/// Computes arithmetic of two tensors: of one shape and any rank, or with an operand that is broadcast.
 pub(super) fn arithmetic(
     problem: &ArithmeticProblem,
     x: ArrayViewD<'_, f32>,

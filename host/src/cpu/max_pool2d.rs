@@ -3,8 +3,8 @@ use op_spec::MaxPool2dProblem;
 use super::max_keeping_nan;
 use super::pool::taps;
 
-/// Pools one plane: first down the rows of a window, over whole rows at once, then along the row
-/// of maxima, for which `tall`, as long as one, is the buffer. NaN in a window gives NaN.
+/// Pools one plane in two passes: first over the rows of a window, for whole rows at once, then along the
+/// resulting row of maxima. `tall` is the buffer for that row. NaN in a window gives NaN.
 pub(super) fn pool_plane(x: &[f32], y: &mut [f32], problem: &MaxPool2dProblem, tall: &mut [f32]) {
     let w = problem.input[1];
     let taps = |axis: usize, output| {

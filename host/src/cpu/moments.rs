@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::host_memory::resize;
 
-/// Mean and reciprocal deviation of a group.
+/// Mean and variance of a group.
 #[derive(Clone, Copy)]
 pub(super) struct Moments {
     pub(super) mean: f64,
@@ -14,11 +14,12 @@ pub(super) struct Moments {
     pub(super) variance: f64,
 }
 
-/// Independent partial sums, so that additions need not wait for one another.
+/// The number of independent partial sums, so that additions do not wait for one another.
 const LANES: usize = 8;
 
 impl Moments {
-    /// Two passes, the second over differences from the mean: no cancellation at any mean.
+    /// Computes the moments in two passes. The second sums differences from the mean, so nothing cancels for
+    /// any mean.
     pub(super) fn of(x: &[f32]) -> Self {
         let count = x.len() as f64;
         let mean = sum(x, |v| v) / count;
@@ -26,7 +27,8 @@ impl Moments {
         Self { mean, variance }
     }
 
-    /// The same of each channel over the batch, `x` being samples of channels of `spatial` elements.
+    /// Computes the moments of each channel over the batch. `x` has samples of `channels` channels of
+    /// `spatial` elements.
     pub(super) fn of_batch(x: &[f32], channels: usize, spatial: usize) -> Vec<Self> {
         let of_channel = |c: usize| {
             let planes = || x.chunks_exact(spatial).skip(c).step_by(channels);
@@ -46,7 +48,7 @@ impl Moments {
     }
 }
 
-/// The sum of `f` of each value, in lanes that do not wait for one another.
+/// Sums `f` of each value, in independent lanes.
 pub(super) fn sum(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
     let (blocks, rest) = x.as_chunks::<LANES>();
     let mut lanes = [0.0; LANES];
@@ -59,10 +61,11 @@ pub(super) fn sum(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
-/// Writes the norm of each row of the sample `x` to `y`: of its last axes, or of the channels of a position.
+/// Writes the norm of each row of the sample `x` to `y`. A row is the last axes, or the channels of a
+/// position.
 ///
 /// # Errors
-/// Memory that the system refuses.
+/// A lack of memory.
 pub(super) fn normalize_rows(
     x: &[f32],
     y: &mut [f32],
@@ -92,7 +95,7 @@ pub(super) fn normalize_rows(
     Ok(())
 }
 
-/// Normalises a row, whose elements have a weight and a bias each, where these exist.
+/// Normalises a row, with an optional weight and bias for each element.
 fn normalize_row(x: &mut [f32], eps: f64, [weight, bias]: [Option<&[f32]>; 2]) {
     let moments = Moments::of(x);
     let rstd = moments.rstd(eps);
@@ -103,7 +106,7 @@ fn normalize_row(x: &mut [f32], eps: f64, [weight, bias]: [Option<&[f32]>; 2]) {
     }
 }
 
-/// `x = (x - mean) * gain + bias`, in float64 until the end.
+/// Computes `x = (x - mean) * gain + bias`, in float64 until the last rounding.
 pub(super) fn normalize(x: &mut [f32], mean: f64, gain: f64, bias: f64) {
     for v in x {
         *v = ((f64::from(*v) - mean) * gain + bias) as f32;

@@ -1,4 +1,4 @@
-//! The pointwise functions. A new function is an arm of [`map`].
+//! Pointwise functions. To add a function, add an arm to [`map`].
 
 use std::f64::consts::PI;
 
@@ -10,10 +10,10 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::host_memory::reserve;
 
-/// Elements that one task takes of a function of single values.
+/// The number of elements that one task computes of a pointwise function.
 pub(super) const TASK_ELEMENTS: usize = 1 << 14;
 
-/// The values of `x` after `map` of each part of `len` of them, which is given the index of the part's first.
+/// Applies `map` to a copy of `x`, in parts of `len` values. `map` gets the index of each part's first value.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
@@ -32,7 +32,7 @@ pub(super) fn in_parts(
     Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
 }
 
-/// A function of each value by itself, in a tensor of any rank.
+/// Applies a function to each value of a tensor of any rank.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
@@ -40,8 +40,8 @@ pub(super) fn pointwise(problem: &PointwiseProblem, x: ArrayViewD<'_, f32>) -> R
     in_parts(&x, TASK_ELEMENTS, |_, values| map(problem, values))
 }
 
-/// Applies a function to values in place. Exponentials are computed in float64, so that only one rounding is
-/// left.
+/// Applies a function to values in place. Exponentials are computed in float64, so that only the final
+/// rounding remains.
 pub(super) fn map(problem: &PointwiseProblem, values: &mut [f32]) {
     let rounded = |attribute: f64| f64::from(attribute as f32);
     match problem.function {
@@ -111,7 +111,7 @@ fn clamp(spec: &ClampSpec, values: &mut [f32]) {
     });
 }
 
-/// `x` times the cumulative normal distribution at `x`.
+/// Computes `x` times the cumulative normal distribution at `x`.
 fn gelu(x: f64) -> f64 {
     // Beyond 40, the tail of the distribution is 0.
     let magnitude = x.abs().min(40.0);

@@ -8,10 +8,10 @@ use super::moments::sum;
 use crate::error::Result;
 use crate::host_memory::zeroed;
 
-/// Positions that one task takes through all values.
+/// The number of positions that one task reduces over all values.
 const TASK_POSITIONS: usize = 1 << 12;
 
-/// Reduces the sample `x` to `y`, group of axes by group of axes.
+/// Reduces the sample `x` to `y`, one group of axes at a time.
 pub(super) fn reduce_sample(x: &[f32], y: &mut [f32], problem: &ReductionProblem) -> Result<()> {
     let (last, first) = problem.passes().split_last().expect("a pass at least");
     let mut between: Option<Vec<f32>> = None;
@@ -39,8 +39,8 @@ pub(super) fn reduce_sample(x: &[f32], y: &mut [f32], problem: &ReductionProblem
     Ok(())
 }
 
-/// Makes one of `reduced` values, `inner` elements apart from each other. `count` is the divisor of a mean.
-/// Sums are float64.
+/// Reduces `reduced` values, which are `inner` elements apart, to one. `count` is the divisor of a mean. Sums
+/// are float64.
 fn reduce(
     x: &[f32],
     y: &mut [f32],
@@ -66,7 +66,7 @@ fn reduce(
     });
 }
 
-/// What the operation makes of neighbouring values.
+/// Reduces neighbouring values.
 fn of_row(row: &[f32], operation: ReductionOp, count: usize) -> f32 {
     let largest = || row.iter().copied().fold(f32::NEG_INFINITY, max_keeping_nan);
     match operation {
@@ -85,7 +85,7 @@ fn of_row(row: &[f32], operation: ReductionOp, count: usize) -> f32 {
     }
 }
 
-/// The same at each position of `y`, whose values are at the same position of each of `values`.
+/// Reduces at each position of `y` the values at that position of each of `values`.
 fn of_positions<'a>(
     values: impl Iterator<Item = &'a [f32]> + Clone,
     y: &mut [f32],
@@ -125,7 +125,7 @@ fn of_positions<'a>(
     }
 }
 
-/// The sum at each of `len` positions of what `of` makes of the position and each value.
+/// Sums at each of `len` positions the results of `of` for the position and each value.
 fn summed<'a>(
     values: impl Iterator<Item = &'a [f32]>,
     len: usize,
@@ -140,7 +140,7 @@ fn summed<'a>(
     sums
 }
 
-/// What is subtracted from values before exponentials are taken: the largest, unless it is infinite.
+/// The number that is subtracted before exponentials are taken: the largest value, or 0 if it is infinite.
 fn pivot(largest: f32) -> f64 {
     match largest.is_infinite() {
         true => 0.0,

@@ -3,14 +3,14 @@
 use op_spec::SoftmaxProblem;
 use rayon::prelude::*;
 
-/// Writes the softmax of the sample `x`, or its logarithm, to `y`. Sums are float64.
+/// Writes the softmax or log softmax of the sample `x` to `y`. Sums are float64.
 pub(super) fn softmax_sample(x: &[f32], y: &mut [f32], problem: &SoftmaxProblem) {
     let (reduced, inner) = (problem.pass.reduced, problem.pass.inner);
     let blocks = x.par_chunks_exact(reduced * inner);
     let blocks = blocks.zip(y.par_chunks_exact_mut(reduced * inner));
     blocks.for_each(|(x, y)| {
         let rows = || x.chunks_exact(inner);
-        // NaN makes the sum NaN.
+        // A maximum that drops NaN suffices, since NaN makes the sum NaN.
         let mut largest = vec![f32::NEG_INFINITY; inner];
         for row in rows() {
             let pairs = largest.iter_mut().zip(row);

@@ -1,8 +1,8 @@
-//! Stages: runs of layers that have a normal form, done sample by sample.
+//! Stages: runs of layers with a normal form, computed sample by sample.
 //!
-//! A sample is convolved as a whole; then each group of channels is normalised, and each of its channels
-//! mapped and pooled, while it is in the cache. Factors around a norm are folded into it and cost nothing.
-//! Tensors between two stages of a path are never whole.
+//! A sample is convolved as a whole. Then each group of channels is normalised, and each of its channels is
+//! mapped and pooled, while the group is in the cache. Factors around a norm are folded into it at no cost.
+//! Tensors between two stages of a path never exist as a whole.
 
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
 use op_spec::graph::{GraphProblem, NormalForm, Pointwise, Reduction};
@@ -23,7 +23,7 @@ use super::upsample::upsample_sample;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
 
-/// Every sample of `x`, stage by stage; the result has the shape `output`.
+/// Runs every sample of `x` through the stages; the result has the shape `output`.
 pub(super) fn run_stages(
     stages: &[Stage<'_>],
     x: ArrayViewD<'_, f32>,
@@ -35,9 +35,9 @@ pub(super) fn run_stages(
         let x = dense(x)?;
         let buffers = bytes_at_a_time(stages, n);
         affordable(buffers.saturating_add(size_of_val(&y[..]) as u64))?;
-        // Reserve all of it once and release it, because the matrix products do not check for memory.
+        // Reserve the whole size once and release it, because the matrix products do not check for memory.
         reserve::<u8>(usize::try_from(buffers).unwrap_or(usize::MAX))?;
-        // Samples of the input may be empty where it is padded.
+        // An input that is padded may have empty samples.
         let (output_len, input_len) = (y.len() / n, x.len() / n);
         y.par_chunks_mut(output_len).enumerate().try_for_each_init(
             Buffers::default,
@@ -50,8 +50,8 @@ pub(super) fn run_stages(
     Ok(ArrayD::from_shape_vec(IxDyn(output), y).expect("as many elements"))
 }
 
-/// Approximate bytes of all threads' buffers. Checking their sum finds a lack of memory before the first one
-/// is filled.
+/// Returns the approximate bytes of all threads' buffers. Checking their sum finds a lack of memory before
+/// the first one is filled.
 fn bytes_at_a_time(stages: &[Stage<'_>], n: usize) -> u64 {
     let stages = stages.iter();
     let of_thread = stages.map(|stage| {
@@ -69,10 +69,10 @@ fn bytes_at_a_time(stages: &[Stage<'_>], n: usize) -> u64 {
     bytes.saturating_add(threads * PRODUCT_BYTES)
 }
 
-/// The most bytes of a matrix product's packed operands and a chunk of columns.
+/// An upper bound of the bytes of a matrix product's packed operands and one chunk of columns.
 const PRODUCT_BYTES: u64 = 2 << 20;
 
-/// Sample `number` through all stages.
+/// Runs sample `number` through all stages.
 fn run_sample(
     stages: &[Stage<'_>],
     number: usize,
@@ -99,28 +99,28 @@ fn run_sample(
 /// A thread's buffers, reused from sample to sample.
 #[derive(Default)]
 struct Buffers {
-    /// Values of a run before its reduction.
+    /// The values of a stage before its reduction.
     mapped: Vec<f32>,
-    /// A sample between two runs.
+    /// A sample between two stages.
     sample: Vec<f32>,
     next: Vec<f32>,
 }
 
-/// A run of layers, with its parameters.
+/// A run of layers with its parameters.
 pub(super) struct Stage<'a> {
     by_itself: Option<Alone<'a>>,
     convolution: Option<Convolution<'a>>,
     norm: Option<Norm<'a>>,
     pointwise: Vec<Map<'a>>,
     reduction: Option<Reduction>,
-    /// Weight and bias of a layer norm in the place of the reduction.
+    /// Weight and bias of a layer norm that takes the place of the reduction.
     affine: [Option<&'a [f32]>; 2],
     behind: Vec<Map<'a>>,
-    /// Elements of a convolved sample, and of one of its channels.
+    /// The number of elements of a convolved sample, and of one of its channels.
     mapped_len: usize,
     plane: usize,
     output_len: usize,
-    /// Extent of the output's second axis, the channels where it has some.
+    /// The extent of the output's second axis (its channels, if any); 1 if there is no such axis.
     reduced_channels: usize,
 }
 
@@ -136,7 +136,7 @@ enum Kind {
 }
 
 impl Convolution<'_> {
-    /// Elements of a padded sample, if padding is separate.
+    /// The number of elements of a padded sample, if padding is separate.
     fn padded_len(&self) -> usize {
         match &self.kind {
             Kind::Ordinary(problem) => problem
@@ -146,7 +146,7 @@ impl Convolution<'_> {
         }
     }
 
-    /// Channels of a convolved sample, and elements of one.
+    /// The number of channels of a convolved sample, and of elements of one channel.
     fn output(&self) -> (usize, usize) {
         match &self.kind {
             Kind::Ordinary(problem) => (problem.k, problem.output_spatial()),
@@ -155,7 +155,7 @@ impl Convolution<'_> {
     }
 }
 
-/// The longest runs of a path that have a normal form; `parameter` as [`Stage::new`] has it.
+/// Splits a path into the longest runs with a normal form. `parameter` is as in [`Stage::new`].
 pub(super) fn stages<'a>(
     problem: &GraphProblem,
     path: &[usize],
@@ -177,7 +177,7 @@ pub(super) fn stages<'a>(
 }
 
 impl<'a> Stage<'a> {
-    /// The layers of `form`; `parameter` gives the parameter of a layer and an index in PyTorch's order.
+    /// Makes the stage of `form`. `parameter` returns a layer's parameter by its index in PyTorch's order.
     pub(super) fn new(
         form: NormalForm,
         input: &[usize],
@@ -215,7 +215,7 @@ impl<'a> Stage<'a> {
         });
         let (channels, plane) = match &convolution {
             Some(convolution) => convolution.output(),
-            // Nothing but the batch may be left of what is reduced.
+            // A reduced tensor may have no axes besides the batch.
             None => match &input[1..] {
                 [] => (1, 1),
                 [channels, spatial @ ..] => (*channels, spatial.iter().product()),
@@ -250,13 +250,13 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Has the norm that the run begins with count these moments of each channel in the whole batch.
+    /// Sets the moments of each channel over the whole batch for the norm that the run begins with.
     pub(super) fn count(&mut self, of_batch: Vec<Moments>) {
         let norm = self.norm.as_mut().expect("the run begins with a norm");
         norm.of_batch = Some(of_batch);
     }
 
-    /// Sample `number`.
+    /// Computes sample `number`.
     fn run(&self, number: usize, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) -> Result<()> {
         if let Some(by_itself) = &self.by_itself {
             by_itself.run(number, x, y);
@@ -301,7 +301,7 @@ impl<'a> Stage<'a> {
                     }
                     _ => unreachable!("one of these"),
                 }
-                // The channels that are left: all, one for factors, or none.
+                // The rows of the output's second axis; without one, a single row.
                 let channel = y.len() / self.reduced_channels;
                 for (c, y) in y.chunks_exact_mut(channel).enumerate() {
                     let first = number * self.output_len + c * channel;
@@ -331,7 +331,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Whether the run is a reduction alone.
+    /// Whether the run consists of a reduction only.
     fn is_alone(&self) -> bool {
         let reads_input = self.convolution.is_none() && self.norm.is_none();
         reads_input && self.pointwise.is_empty() && self.behind.is_empty()
@@ -357,20 +357,20 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Elements that are normalised together.
+    /// The number of elements that are normalised together.
     fn group_len(&self) -> usize {
         let norm = self.norm.as_ref();
         norm.map_or(self.plane, |norm| norm.problem.group_len())
     }
 
-    /// Every group of sample `number`.
+    /// Maps every group of sample `number`.
     fn map_groups(&self, number: usize, x: &mut [f32]) {
         let groups = x.par_chunks_mut(self.group_len()).enumerate();
         groups.for_each(|(group, x)| self.map_group(number, group, x, |_, _| {}));
     }
 
-    /// Normalises a group of sample `number`, applies the pointwise functions to each channel, and passes it,
-    /// with the channel's number, to `finish`.
+    /// Normalises a group of sample `number`, applies the pointwise functions to each channel, and passes
+    /// each channel with its number to `finish`.
     fn map_group(
         &self,
         number: usize,

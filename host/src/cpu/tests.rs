@@ -28,7 +28,7 @@ fn run_case(case: &Case) -> ArrayD<f32> {
         .remove(0)
 }
 
-/// A chain of one layer gives the bits that the operator's own function gives.
+/// A chain of one layer gives the same bits as the operator's own function.
 #[test]
 fn a_single_layer_is_its_operator() {
     let stream = Device::cpu().stream().unwrap();
@@ -40,7 +40,7 @@ fn a_single_layer_is_its_operator() {
             continue;
         };
         let upload = |values: &ArrayD<f32>| {
-            // An operator takes factors as a vector.
+            // The operator's function takes factors as a vector.
             let factors = matches!(layer, Layer::Scale(_)).then_some(values.len());
             let shape = factors.map_or_else(|| values.shape().to_vec(), |len| vec![len]);
             let values = values.to_shape(shape).unwrap();

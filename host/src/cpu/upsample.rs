@@ -6,13 +6,14 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::host_memory::reserve;
 
-/// A sample whose channels are upsampled one by one.
+/// Upsamples the channels of a sample one by one.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
 pub(super) fn upsample_sample(x: &[f32], y: &mut [f32], problem: &UpsampleProblem) -> Result<()> {
     let [input, output] = [problem.input, problem.output].map(|of| of.iter().product::<usize>());
-    // Kernels and this have the same positions. Extents of planes that memory holds are far below 2^32.
+    // The positions are the same as in the kernels. Extents of planes that fit into memory are far below
+    // 2^32.
     let mut sources: [Vec<(usize, f32)>; 3] = [const { Vec::new() }; 3];
     for (axis, sources) in sources.iter_mut().enumerate() {
         *sources = reserve(problem.output[axis])?;

@@ -2,18 +2,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Work that a [`Stream`](crate::Stream) has been given since the last
-/// [`take_counts`](crate::Stream::take_counts).
+/// The work of a [`Stream`](crate::Stream) since the last [`take_counts`](crate::Stream::take_counts).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Kernel launches.
+    /// The number of kernel launches.
     pub launches: u64,
-    /// The fewest bytes that the kernels read and write in global memory, by their own account: each operand
-    /// once per pass over it, without caches.
+    /// A lower bound of the bytes that kernels read and write in global memory, as the operators declare it:
+    /// each operand once per pass over it, without caches.
     pub bytes_moved: u64,
-    /// Largest sum of bytes that tensors and workspaces allocated on the stream held at one time,
-    /// less what was already allocated at the start.
+    /// The peak of the bytes in tensors and workspaces allocated on the stream, less the bytes that were
+    /// already allocated at the start.
     pub peak_bytes: u64,
 }
 

@@ -28,14 +28,15 @@ use crate::host_memory::affordable;
 pub struct EmulatorOptions {
     /// Shuffles the order in which threads and blocks run; `None` keeps them in order.
     pub seed: Option<u64>,
-    /// Steps after which a block counts as hung.
+    /// The number of steps after which a block counts as hung.
     pub step_limit: Option<u64>,
     /// Whether a signal in a kernel (from an access by a wild pointer, say) becomes an error. Only on Linux
     /// and x86-64. The first launch installs handlers of `SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL` and `SIGURG`
-    /// in the process, which stay, and pass signals of other origin to the previous handlers. Without it (the
-    /// default) the process keeps its handlers, and such a signal ends it. Accesses through `cuda_std`'s
-    /// views, as this library's kernels make them, are checked in either case. Without it, too, a loop that
-    /// never calls into `cuda_std` is not interrupted but abandoned, and the device is lost.
+    /// in the process. They stay installed, and pass other signals to the previous handlers.
+    ///
+    /// By default this is off. The process then keeps its handlers, and a signal in a kernel ends it. A loop
+    /// that never calls into `cuda_std` is abandoned instead of interrupted, and the device is lost. In both
+    /// cases, accesses through `cuda_std`'s views, which this library's kernels use, are checked.
     pub catch_signals: bool,
     /// The architecture whose kernels run: [`Arch::Sm90`] uses all instructions that the emulator models;
     /// other GPUs run the kernels of [`Arch::Sm80`].
@@ -43,7 +44,7 @@ pub struct EmulatorOptions {
 }
 
 impl EmulatorOptions {
-    /// Blocks and threads in order, the emulator's own step limit, signals left alone.
+    /// The defaults: blocks and threads in order, the emulator's own step limit, no signal handlers.
     pub const fn new() -> EmulatorOptions {
         EmulatorOptions {
             seed: None,
@@ -80,7 +81,7 @@ impl Emulator {
     /// Checks the launch contract, then runs `kernel`.
     ///
     /// # Safety
-    /// The arguments are what the kernel's *Safety* section asks for.
+    /// The arguments meet the kernel's *Safety* section.
     pub(crate) unsafe fn launch<A: KernelArgs>(
         &self,
         kernel: &Instance<A>,
@@ -107,13 +108,14 @@ impl Emulator {
         if let Some(limit) = self.options.step_limit {
             launch.step_limit = limit;
         }
-        // SAFETY: the caller's to grant; no pointer to a buffer's memory leaves this library but for kernels.
+        // SAFETY: the caller's promise; pointers to a buffer's memory leave this library only as kernel
+        // arguments.
         unsafe { self.device.launch_instance(kernel, &launch, arguments)? };
         Ok(())
     }
 }
 
-/// Host bytes for a byte of the emulator's memory: the byte and its shadow.
+/// Host bytes for each byte of the emulator's memory, including its shadow.
 const BYTES_OF_A_BYTE: u64 = 7;
 
 /// Elements in the emulator's memory. Dropping them frees the memory and updates the counters.

@@ -20,7 +20,7 @@ pub struct DeviceInfo {
     pub name: String,
     /// A GPU's compute capability.
     pub compute_capability: Option<(u32, u32)>,
-    /// A GPU's streaming multiprocessors, or the CPU threads that work is spread over.
+    /// A GPU's streaming multiprocessors, or the number of CPU threads that share the work.
     pub processors: u32,
     /// A GPU's memory.
     pub memory_bytes: Option<u64>,
@@ -57,7 +57,7 @@ pub struct Carried {
     pub arch: String,
     /// The number of usable kernels. Machine code from other PTX than this build's is not used.
     pub kernels: usize,
-    /// Their bytes in the program.
+    /// The bytes that these kernels take in the program.
     pub bytes: usize,
 }
 
@@ -79,14 +79,14 @@ pub struct KernelLoad {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum KernelOrigin {
-    /// Carried by this build.
+    /// The build carries machine code for the kernel.
     Carried {
-        /// Its architecture.
+        /// The architecture of the machine code.
         arch: &'static str,
     },
-    /// From the cache of an earlier process, see [`kernel_cache`](crate::kernel_cache).
+    /// The cache of an earlier process had the machine code, see [`kernel_cache`](crate::kernel_cache).
     Cached,
-    /// Compiled by the driver from this build's PTX.
+    /// The driver compiled the machine code from this build's PTX.
     Compiled,
 }
 

@@ -30,7 +30,7 @@ pub struct Device(Kind);
 
 #[derive(Clone)]
 pub(crate) enum Kind {
-    /// The CPU, with the reason if a GPU was looked for.
+    /// The CPU, with the reason if `best` found no usable GPU.
     Cpu(Option<Arc<Error>>),
     #[cfg_attr(
         not(feature = "emulator"),
@@ -41,8 +41,8 @@ pub(crate) enum Kind {
 }
 
 impl Device {
-    /// GPU 0 if there is a driver and a device that runs the kernels, else the CPU, with the reason in
-    /// [`fallback_reason`](Device::fallback_reason). Never fails.
+    /// Returns GPU 0 if there is a driver and the GPU runs the kernels. Else returns the CPU, with the reason
+    /// in [`fallback_reason`](Device::fallback_reason). Never fails.
     pub fn best() -> Device {
         match Device::gpu(0) {
             Ok(gpu) => gpu,
@@ -53,13 +53,13 @@ impl Device {
         }
     }
 
-    /// The CPU backend: the same operators in f32 on all cores, without kernels.
+    /// Returns the CPU backend, which runs the same operators in f32 on all cores, without kernels.
     pub fn cpu() -> Device {
         Device(Kind::Cpu(None))
     }
 
-    /// The error of [`gpu`](Device::gpu) for which [`best`](Device::best) returned the CPU. `None` for a
-    /// device that was asked for.
+    /// Returns the error for which [`best`](Device::best) returned the CPU. `None` for a device that was
+    /// chosen explicitly.
     pub fn fallback_reason(&self) -> Option<&Error> {
         match self.kind() {
             Kind::Cpu(reason) => reason.as_deref(),
@@ -67,10 +67,10 @@ impl Device {
         }
     }
 
-    /// The GPU with this ordinal of the driver.
+    /// Opens the GPU with this ordinal of the driver.
     ///
-    /// The first call in a process makes the device's context. Kernels are loaded when a plan or a launch
-    /// first needs them. If this build has no machine code for the device, the driver compiles them then, and
+    /// The first call in a process creates the device's context. Kernels are loaded when a plan or a launch
+    /// first needs them. If this build has no machine code for the device, the driver then compiles them, and
     /// [`kernel_cache`](crate::kernel_cache) keeps the machine code.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Device {
         Ok(Device(Kind::Gpu(gpu)))
     }
 
-    /// The tensor map of a tensor at `address`.
+    /// Encodes the tensor map of a tensor at `address`.
     ///
     /// # Errors
     /// On a GPU, errors of the driver.
@@ -151,22 +151,23 @@ impl Device {
         matches!(self.0, Kind::Emulator(_))
     }
 
-    /// Limits the bytes that tensors, plans and workspaces of this process hold together on the GPU;
-    /// `u64::MAX` for no limit. Existing ones stay. Memory of a caller's own allocator does not count.
-    /// Without effect on other devices.
+    /// Limits the total bytes of tensors, plans and workspaces of this process on the GPU; `u64::MAX` for no
+    /// limit. Existing allocations stay. Memory from a caller's own allocator does not count. No effect on
+    /// other devices.
     pub fn limit_memory(&self, bytes: u64) {
         if let Some(gpu) = self.as_gpu() {
             gpu.limit_memory(bytes);
         }
     }
 
-    /// Bytes that tensors, plans and workspaces of this process hold on the GPU; 0 on other devices.
+    /// Returns the bytes that tensors, plans and workspaces of this process hold on the GPU; 0 on other
+    /// devices.
     pub fn memory_in_use(&self) -> u64 {
         self.as_gpu().map_or(0, |gpu| gpu.memory_in_use())
     }
 
-    /// Returns freed memory that is kept for the next allocation to the driver, except memory whose freeing
-    /// is queued behind unfinished work.
+    /// Returns the memory that is kept for the next allocation to the driver, except memory whose freeing is
+    /// queued behind unfinished work.
     ///
     /// # Errors
     /// Errors of the driver.
@@ -182,7 +183,7 @@ impl Device {
         &self.0
     }
 
-    /// Refuses an argument that is on this device and must be on another.
+    /// Refuses an argument on this device if another is expected.
     pub(crate) fn must_be(&self, expected: &Device, at: At) -> Result<()> {
         if self == expected {
             return Ok(());
@@ -216,12 +217,13 @@ impl Device {
         }
     }
 
-    /// Bytes of a dense tensor.
+    /// Returns the bytes of a dense tensor.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] for more than an address space has.
+    /// [`Error::OutOfMemory`] for more bytes than an address space has.
     pub(crate) fn bytes_of(&self, shape: &[usize], dtype: DType) -> Result<usize> {
-        // The product of an array's non-zero extents must not overflow, even if another extent is 0.
+        // ndarray requires that the product of the non-zero extents does not overflow, even if another extent
+        // is 0.
         let product = |product: usize, &extent: &usize| product.checked_mul(extent.max(1));
         let bytes = shape.iter().chain([&dtype.size()]).try_fold(1, product);
         let bytes = bytes.filter(|&bytes| bytes <= isize::MAX as usize);
@@ -229,7 +231,7 @@ impl Device {
         Ok(if shape.contains(&0) { 0 } else { bytes })
     }
 
-    /// The error for a request of more than an address space has.
+    /// The error for a request of more bytes than an address space has.
     pub(crate) fn too_large(&self) -> Error {
         Error::OutOfMemory {
             device: self.to_string(),
@@ -241,7 +243,8 @@ impl Device {
 
 #[cfg(feature = "emulator")]
 impl Device {
-    /// A new emulator, which runs the GPU's kernels on the CPU, thread by thread, and reports their faults.
+    /// Makes a new emulator, which runs the GPU's kernels on the CPU, thread by thread, and reports their
+    /// faults.
     ///
     /// # Examples
     /// ```
@@ -259,14 +262,15 @@ impl Device {
         Device::emulator_with(EmulatorOptions::new())
     }
 
-    /// A new emulator with other than the default options.
+    /// Makes a new emulator with options.
     pub fn emulator_with(options: EmulatorOptions) -> Device {
         Device(Kind::Emulator(Arc::new(Emulator::new(options))))
     }
 }
 
 impl PartialEq for Device {
-    /// Whether tensors of the two devices can meet in one operator: the same GPU, the CPU, the same emulator.
+    /// Returns whether an operator can take tensors of both devices: the same GPU, the CPU, the same
+    /// emulator.
     fn eq(&self, other: &Device) -> bool {
         match (&self.0, &other.0) {
             (Kind::Cpu(_), Kind::Cpu(_)) => true,

@@ -1,16 +1,17 @@
 //! Devices, streams and tensors.
 //!
 //! A [`Device`] is a GPU, the CPU, or the emulator, which runs the GPU's own kernels on the CPU and checks
-//! each step. Work is given to a [`Stream`] of a device and runs in order. Data are in [`Tensor`]s, which
-//! belong to the stream that made them. On a GPU no function waits for the device, unless its documentation
-//! says so.
+//! each step. Work is queued on a [`Stream`] of a device and runs in order. Data are in [`Tensor`]s, each of
+//! which belongs to the stream that made it. On a GPU no function waits for the device, unless its
+//! documentation says so.
 //!
-//! All types are `Send + Sync`. Threads may share a stream (their work interleaves in some order) or have one
-//! each. A tensor made on one stream can be read on another; the library orders the two.
+//! All types are `Send + Sync`. Threads may share a stream, with their work interleaved in some order, or
+//! each use their own. A tensor made on one stream can be read on another; the library orders the two
+//! streams.
 //!
 //! # Layers
-//! A module imports only from lines before its own, and no module here imports from modules above devices
-//! (`host/tests/layers.rs` checks it). Below all of them are element types, the launch contract, errors, host
+//! A module imports only from modules in earlier lines of this list, and never from modules above `device`
+//! (`host/tests/layers.rs` checks it). Below this list are element types, the launch contract, errors, host
 //! memory, and locks.
 //! 1. `counters`, `info`, `kernel_cache`, `raw`: counts of work; descriptions of devices; the cache of
 //!    machine code; types shared with other libraries

@@ -19,7 +19,8 @@ use crate::error::Result;
 ///
 /// Copies are queued on streams. Conflicting copies of different streams run in the order of the calls.
 /// [`view`](Self::view), [`view_mut`](Self::view_mut) and dropping the array wait on the host for copies that
-/// use it. For the CPU and the emulator it is ordinary memory, and copies are complete when the call returns.
+/// use it. For the CPU and the emulator the array is ordinary memory, and copies are complete when the call
+/// returns.
 ///
 /// Pinning takes some 0.2 ms per MiB: reuse these arrays.
 ///
@@ -73,7 +74,7 @@ impl<T: Element> PinnedArray<T> {
         &self.shape
     }
 
-    /// The elements, after all copies to them.
+    /// Returns the elements, after waiting for all copies to them.
     ///
     /// # Errors
     /// Errors of work that was queued before these copies.
@@ -88,7 +89,7 @@ impl<T: Element> PinnedArray<T> {
         Ok(ArrayView::from_shape(IxDyn(&self.shape), values).expect("as many elements"))
     }
 
-    /// The elements for writing, after all copies that use them.
+    /// Returns the elements for writing, after waiting for all copies that use them.
     ///
     /// # Errors
     /// As [`view`](Self::view).
@@ -124,22 +125,22 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// Queues a copy of `array` over the elements, in the order of the stream that the tensor was made on. On
-    /// a GPU the host does not wait.
+    /// Queues a copy of `array` over the tensor's elements, in the order of the stream that the tensor was
+    /// made on. On a GPU the host does not wait.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch),
     /// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
     /// [`Error::NotContiguous`](crate::Error::NotContiguous);
-    /// [`Error::TensorInUse`](crate::Error::TensorInUse) while other handles share the tensor, or where its
-    /// lender forbids writing.
+    /// [`Error::TensorInUse`](crate::Error::TensorInUse) while other handles share the tensor, or if its
+    /// owner forbids writing.
     pub fn copy_from_pinned<T: Element>(&mut self, array: &PinnedArray<T>) -> Result<()> {
         self.must_be(array.shape(), T::DTYPE, (FROM_PINNED, "the tensor"))?;
         self.copy_part_from_pinned(array, 0)
     }
 
-    /// Queues a copy of as many elements as the tensor has, of its own type, from index `first` of `array`
-    /// on.
+    /// Queues a copy from `array`, starting at index `first`, that fills the tensor. The element types are
+    /// the same.
     pub(crate) fn copy_part_from_pinned<T: Element>(
         &mut self,
         array: &PinnedArray<T>,
@@ -169,7 +170,7 @@ impl Tensor {
         self.copy_to_part_of_pinned(array, 0)
     }
 
-    /// Queues a copy of the elements, of the array's type, to `array` from index `first` on.
+    /// Queues a copy of the elements to `array`, starting at index `first`. The element types are the same.
     pub(crate) fn copy_to_part_of_pinned<T: Element>(
         &self,
         array: &mut PinnedArray<T>,

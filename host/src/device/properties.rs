@@ -6,12 +6,12 @@ use super::kind::{Device, Kind};
 use crate::contract::Limits;
 use crate::error::{Error, Result};
 
-/// Multiprocessors for launches in the emulator: few enough that small test batches can fill the device,
-/// where the choice of kernels depends on that.
+/// The emulator's number of multiprocessors for the choice of kernels. It is small, so that small test
+/// batches can fill the device.
 const EMULATED_MULTIPROCESSORS: u32 = 16;
 
-/// The properties of a device by which kernels, tiles and launches are chosen. A choice needs no device, so
-/// it can be made for a device that is not present.
+/// The device properties by which kernels, tiles and launches are chosen. Choosing needs no device, so it
+/// works for devices that are not present.
 ///
 /// # Examples
 /// ```
@@ -36,8 +36,8 @@ pub struct DeviceProperties {
     pub l2_bytes: u64,
     /// Peak memory bandwidth by the data sheet, in bytes per second; 0 if unknown.
     pub memory_bytes_per_s: u64,
-    /// Multiply-adds of 16-bit operands with f32 accumulation in a cycle of a multiprocessor's tensor cores;
-    /// 0 if unknown.
+    /// Multiply-adds per cycle of one multiprocessor's tensor cores, for 16-bit operands with f32
+    /// accumulation; 0 if unknown.
     pub f16_multiply_adds_per_cycle: u32,
     /// The multiprocessors' boost clock, in Hz; 0 if unknown.
     pub clock_hz: u64,
@@ -47,8 +47,8 @@ fn name<S: serde::Serializer>(arch: &Arch, serializer: S) -> Result<S::Ok, S::Er
     serializer.serialize_str(arch.name())
 }
 
-/// A GPU by its compute capability, multiprocessors, shared memory of a block in KiB, level-2 cache in MiB,
-/// memory in GB/s and boost clock in MHz.
+/// Returns a GPU from its compute capability, multiprocessors, shared memory per block in KiB, level-2 cache
+/// in MiB, memory bandwidth in GB/s and boost clock in MHz.
 const fn gpu(
     (major, minor): (u32, u32),
     [multiprocessors, shared_kib, l2_mib]: [u32; 3],
@@ -81,15 +81,15 @@ impl DeviceProperties {
         ("b200", gpu((10, 0), [148, 227, 126], [8000, 1850])),
     ];
 
-    /// Words of a GPU's full name that tell none of [`NAMED`](Self::NAMED) from its other models: makers, and
-    /// forms and memories as these have them.
+    /// Words of a GPU's full name that do not distinguish a device of [`NAMED`](Self::NAMED) from other
+    /// models: vendors, and the form factors and memory sizes of these devices.
     const FURTHER_WORDS: &[&str] = &[
         "nvidia", "geforce", "sxm", "sxm4", "sxm5", "24gb", "48gb", "80gb", "141gb", "hbm2e",
         "hbm3", "hbm3e",
     ];
 
-    /// The device of this name in [`NAMED`](Self::NAMED): `h100`, `RTX 4090`, or its full name, such as
-    /// `NVIDIA H100 80GB HBM3`. Another model, such as `H100 PCIe`, is another device.
+    /// Looks up a device in [`NAMED`](Self::NAMED) by its short name, such as `h100` or `RTX 4090`, or its
+    /// full name, such as `NVIDIA H100 80GB HBM3`. Other models, such as `H100 PCIe`, count as unknown.
     ///
     /// # Errors
     /// [`UnknownDevice`](Error::UnknownDevice), which lists the names.
@@ -108,7 +108,7 @@ impl DeviceProperties {
         known.map(|&(_, properties)| properties).ok_or_else(unknown)
     }
 
-    /// Those of the emulator's device of this architecture.
+    /// The properties of an emulated device of this architecture.
     fn emulated(arch: Arch) -> DeviceProperties {
         DeviceProperties {
             arch,
@@ -121,7 +121,7 @@ impl DeviceProperties {
         }
     }
 
-    /// What has these properties, in words.
+    /// Names the device that has these properties, for a text.
     pub(crate) fn whose(&self) -> String {
         let named = Self::NAMED.iter().find(|(_, known)| known == self);
         match named {
@@ -131,8 +131,8 @@ impl DeviceProperties {
         }
     }
 
-    /// The lower bound in seconds for moving these bytes and computing these multiply-adds of 16-bit
-    /// operands, the longer of the two; `None` if the rates are unknown.
+    /// Returns a lower bound in seconds for moving these bytes and computing these multiply-adds of 16-bit
+    /// operands: the longer of the two times. `None` if the rates are unknown.
     #[must_use]
     pub fn least_s(&self, bytes: u64, multiply_adds: u64) -> Option<f64> {
         let rate = u64::from(self.multiprocessors)
@@ -160,7 +160,7 @@ impl Device {
                 let facts = gpu.facts();
                 let (major, minor) = facts.compute_capability.unwrap_or_default();
                 DeviceProperties {
-                    // A GPU older than every kernel is never opened.
+                    // A GPU that is older than every kernel is never opened.
                     arch: Arch::of_capability(major, minor).unwrap_or(Arch::Sm80),
                     multiprocessors: facts.processors,
                     shared_bytes_per_block: gpu.limits.shared_bytes,

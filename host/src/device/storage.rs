@@ -31,8 +31,8 @@ impl Storage {
         Ok(())
     }
 
-    /// Copies bytes from `offset` on, after all earlier work on `stream` of a GPU, and returns when the copy
-    /// is complete.
+    /// Copies bytes from `offset` on, and returns when the copy is complete. On a GPU the copy comes after
+    /// all earlier work on `stream`.
     pub(crate) fn read(
         &self,
         stream: Option<&Arc<GpuStream>>,
@@ -68,16 +68,16 @@ pub(crate) struct LentMemory {
 }
 
 impl LentMemory {
-    /// The address of its first byte.
+    /// The address of the first byte.
     pub(crate) fn address(&self) -> usize {
         self.start.addr()
     }
 }
 
-// SAFETY: it is memory like any other, and the owner may be sent; who lent it promised that nobody writes to
-// it unless through this.
+// SAFETY: the memory is ordinary, and the owner may be sent. The lender promised that all writes go through
+// this value.
 unsafe impl Send for LentMemory {}
-// SAFETY: as above; shared, it is only read.
+// SAFETY: as above; a shared reference only reads.
 unsafe impl Sync for LentMemory {}
 
 impl HostBuffer {
@@ -90,7 +90,7 @@ impl HostBuffer {
         })
     }
 
-    /// Lent memory, which `owner` keeps alive.
+    /// Wraps lent memory, which `owner` keeps alive.
     ///
     /// # Safety
     /// From `start` on there are `bytes` initialised bytes, aligned for the elements. Until `owner` is
@@ -110,7 +110,7 @@ impl HostBuffer {
             HostBuffer::F16(values) => as_bytes(values),
             HostBuffer::BF16(values) => as_bytes(values),
             HostBuffer::Lent(memory) if memory.bytes == 0 => &[],
-            // SAFETY: as `lent` was promised.
+            // SAFETY: the promise of `lent`.
             HostBuffer::Lent(memory) => unsafe {
                 std::slice::from_raw_parts(memory.start.cast(), memory.bytes)
             },
@@ -123,14 +123,14 @@ impl HostBuffer {
             HostBuffer::F16(values) => as_bytes_mut(values),
             HostBuffer::BF16(values) => as_bytes_mut(values),
             HostBuffer::Lent(memory) if memory.bytes == 0 => &mut [],
-            // SAFETY: as `lent` was promised; the borrow is exclusive.
+            // SAFETY: the promise of `lent`; the borrow is exclusive.
             HostBuffer::Lent(memory) => unsafe {
                 std::slice::from_raw_parts_mut(memory.start.cast(), memory.bytes)
             },
         }
     }
 
-    /// The bytes as elements of type `T`, which must be the buffer's element type.
+    /// The bytes as elements of `T`, which must be the buffer's element type.
     pub(crate) fn elements<T: Element>(&self) -> &[T] {
         let bytes = self.bytes();
         let start: *const T = bytes.as_ptr().cast();
@@ -138,7 +138,7 @@ impl HostBuffer {
             return &[];
         }
         assert!(start.is_aligned(), "lent memory was found to be aligned");
-        // SAFETY: the bytes are initialised, and aligned as just seen; any bits are a value of an element
+        // SAFETY: the bytes are initialised and, as just checked, aligned; any bits are a value of an element
         // type.
         unsafe { std::slice::from_raw_parts(start, bytes.len() / size_of::<T>()) }
     }

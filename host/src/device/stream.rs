@@ -76,12 +76,12 @@ impl Stream {
         }))
     }
 
-    /// A stream of another library, such as PyTorch's current one, or one of the default streams. Work is
-    /// queued there, and its owner destroys it. The default stream of a thread can be used by that thread
-    /// only. A stream in capture counts as a new stream, because the driver does not identify it.
+    /// Wraps a stream of another library, such as PyTorch's current one, or one of the default streams. Work
+    /// is queued there, and its owner destroys it. Only the thread itself can use its per-thread default
+    /// stream. A stream in capture counts as a new stream, because the driver does not identify it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if `device` is no GPU; errors of the driver.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if `device` is not a GPU; errors of the driver.
     ///
     /// # Safety
     /// `raw` is a stream of the device's primary context and outlives the result and every tensor, plan,
@@ -91,13 +91,13 @@ impl Stream {
         let Kind::Gpu(gpu) = device.kind() else {
             return Err(device.without("streams of others"));
         };
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller's promise.
         let stream = unsafe { GpuStream::from_raw(gpu, raw.cast())? };
         Ok(Stream::with(device, Some(Arc::new(stream))))
     }
 
-    /// The same stream with `allocator` for new tensors and workspaces. Existing ones do not change. Without
-    /// effect on the CPU and in the emulator.
+    /// Returns the same stream with `allocator` for new tensors and workspaces. Existing ones do not change.
+    /// No effect on the CPU and in the emulator.
     #[must_use]
     pub fn with_allocator(&self, allocator: Arc<dyn DeviceAllocator>) -> Stream {
         Stream(Arc::new(Inner {
@@ -116,21 +116,21 @@ impl Stream {
         })))
     }
 
-    /// The driver's handle, on a GPU; valid as long as the stream. The legacy default stream is 1, even if it
-    /// was made from null.
+    /// Returns the driver's handle on a GPU, which is valid as long as the stream. The legacy default stream
+    /// is 1, even if it was made from null.
     ///
     /// # Errors
-    /// [`Unsupported`](crate::Error::Unsupported) if the device is no GPU;
+    /// [`Unsupported`](crate::Error::Unsupported) if the device is not a GPU;
     /// [`OtherThread`](crate::Error::OtherThread).
     pub fn as_raw(&self) -> Result<RawStream> {
         Ok(self.on_gpu("streams of the driver")?.raw()?.cast())
     }
 
-    /// Captures the work that `work` queues on the stream that it is given, as a graph that is launched on
+    /// Captures a graph of the work that `work` queues on the stream passed to it. The graph is launched on
     /// this stream.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device is no GPU; those of `work`.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device is not a GPU; the errors of `work`.
     pub(crate) fn capture(&self, work: impl FnOnce(&Stream) -> Result<()>) -> Result<GpuGraph> {
         let stream = self.on_gpu("CUDA graphs; execute the plan instead")?;
         let device = &self.0.device;
@@ -139,7 +139,7 @@ impl Stream {
         })
     }
 
-    /// The stream of a GPU, or the error for what other devices do not have.
+    /// Returns the stream of a GPU, or an error that names the feature `what`, which other devices lack.
     fn on_gpu(&self, what: &'static str) -> Result<&Arc<GpuStream>> {
         let gpu = self.0.gpu.as_ref();
         gpu.ok_or_else(|| self.0.device.without(what))
@@ -150,7 +150,8 @@ impl Stream {
         &self.0.device
     }
 
-    /// Refuses a stream that the driver no longer serves, before calls that would not reach the driver.
+    /// Refuses a stream that the driver no longer serves. Call this before calls that may not reach the
+    /// driver.
     ///
     /// # Errors
     /// [`Error::Forked`](crate::Error::Forked); fatal errors of the device.
@@ -158,8 +159,8 @@ impl Stream {
         self.is_capturing().map(drop)
     }
 
-    /// Whether the stream is in capture for a CUDA graph, by this library or another. Only GPU streams can
-    /// be.
+    /// Returns whether the stream is in capture for a CUDA graph, by this library or another. Only GPU
+    /// streams can be in capture.
     ///
     /// # Errors
     /// [`OtherThread`](crate::Error::OtherThread), [`Forked`](crate::Error::Forked); fatal errors of the
@@ -185,7 +186,8 @@ impl Stream {
         gpu.map_or(Ok(()), |stream| stream.synchronize())
     }
 
-    /// Records an event at this point of the stream's work, for timing and for other streams to wait for.
+    /// Records an event at this point of the stream's work, for timing, or as a point that other streams wait
+    /// for.
     ///
     /// # Errors
     /// [`Error::OtherThread`](crate::Error::OtherThread); on a GPU, errors of the driver.
@@ -196,11 +198,11 @@ impl Stream {
         }))
     }
 
-    /// Makes work given to this stream from now on wait for `event`; the host does not wait, unless the event
-    /// is a GPU's and this stream is not.
+    /// Makes later work of this stream wait for `event`. The host waits only if the event belongs to a GPU
+    /// and this stream does not.
     ///
     /// # Errors
-    /// As [`record`](Self::record); where the host waits, those of [`Event::synchronize`].
+    /// As [`record`](Self::record); if the host waits, the errors of [`Event::synchronize`].
     pub fn wait(&self, event: &Event) -> Result<()> {
         match (&self.0.gpu, &event.0) {
             (_, Mark::Host(_)) => Ok(()),
@@ -209,7 +211,7 @@ impl Stream {
         }
     }
 
-    /// The work that the stream was given since the last call, or since its creation. Resets the counts.
+    /// Returns the counts of work since the last call or since the stream's creation, and resets them.
     pub fn take_counts(&self) -> Counts {
         self.0.counters.take()
     }
@@ -224,8 +226,8 @@ impl Stream {
     /// errors of the driver at the launch, in the emulator also faults of the kernel.
     ///
     /// # Safety
-    /// The arguments are what the kernel's *Safety* section asks for; pointers among them belong to
-    /// tensors that this stream may access and that stay alive until their home stream frees them.
+    /// The arguments meet the kernel's *Safety* section. Pointers among them belong to tensors that this
+    /// stream may access, and that stay alive until their home stream frees them.
     pub(crate) unsafe fn launch<A: KernelArgs>(
         &self,
         kernel: &Instance<A>,
@@ -245,11 +247,11 @@ impl Stream {
         match (self.0.device.kind(), &self.0.gpu) {
             (Kind::Gpu(gpu), Some(stream)) => {
                 let current = gpu.make_current()?;
-                // SAFETY: the stream is this GPU's and alive; the rest is the caller's to grant.
+                // SAFETY: the stream is alive and belongs to this GPU; the caller promises the rest.
                 unsafe { gpu.launch(&current, stream.raw()?, kernel, &shape, arguments)? };
             }
             (Kind::Emulator(emulator), _) => {
-                // SAFETY: the caller's to grant.
+                // SAFETY: the caller's promise.
                 unsafe { emulator.launch(kernel, &shape, arguments)? };
             }
             _ => unreachable!("operators on the CPU device call the CPU backend, not kernels"),
@@ -258,7 +260,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Loads `kernel` for launches of this shape, so that a launch need not load it.
+    /// Loads `kernel` for launches of this shape ahead of the first launch.
     ///
     /// # Errors
     /// [`Error::Launch`](crate::Error::Launch) for a launch that the contract refuses; on a GPU also
@@ -282,7 +284,7 @@ impl Stream {
         self.0.counters.moved(bytes);
     }
 
-    /// Uninitialised memory for a tensor.
+    /// Allocates uninitialised memory for a tensor.
     pub(crate) fn allocate(&self, shape: &[usize], dtype: DType) -> Result<Storage> {
         let bytes = self.0.device.bytes_of(shape, dtype)?;
         tracing::trace!(target: "convfuse::memory", bytes, stream = self.0.id, "memory is allocated");

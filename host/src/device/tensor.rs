@@ -26,8 +26,8 @@ use crate::error::{At, Error, Result};
 /// An array on a device. Cloning shares the memory; contents never change once made.
 ///
 /// A tensor belongs to the stream that made it, and operators run on the stream of their first input. Tensors
-/// that this library makes are dense and row-major; tensors over memory of others, and their slices, may have
-/// any strides.
+/// that this library makes are dense and row-major. Tensors over other libraries' memory, and their slices,
+/// may have any strides.
 ///
 /// # Examples
 /// ```
@@ -47,7 +47,7 @@ pub struct Tensor {
     dtype: DType,
     stream: Stream,
     storage: Arc<Storage>,
-    /// Whether the memory's lender forbids writing.
+    /// Whether the owner of lent memory forbids writing.
     is_read_only: bool,
 }
 
@@ -55,8 +55,8 @@ impl Tensor {
     /// A tensor of zeros.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::InCapture`] for memory of the library's pool while the stream is in
-    /// capture.
+    /// [`Error::OutOfMemory`]; [`Error::InCapture`] if the stream is in capture and the memory is of the
+    /// library's pool.
     pub fn zeros(stream: &Stream, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let mut tensor = Tensor::uninit(stream, shape, dtype)?;
         match Arc::get_mut(&mut tensor.storage).expect("nobody else has seen the tensor yet") {
@@ -88,7 +88,7 @@ impl Tensor {
         self.layout.shape()
     }
 
-    /// Elements of memory from one index to the next, per axis.
+    /// The distance in elements of memory between neighbouring indices, per axis.
     pub fn strides(&self) -> Vec<isize> {
         self.layout.strides()
     }
@@ -113,7 +113,7 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// Bytes that the elements take.
+    /// The number of bytes of the elements.
     pub fn bytes(&self) -> u64 {
         self.len() as u64 * self.dtype.size() as u64
     }
@@ -128,8 +128,8 @@ impl Tensor {
         self.stream.device()
     }
 
-    /// The same elements for use on another stream of the device. Operators on the result run there, after
-    /// earlier work of this tensor's stream. Nothing is copied, and the host does not wait.
+    /// Returns the same elements for use on another stream of the device. Operators on the result run there,
+    /// after earlier work of this tensor's stream. Nothing is copied, and the host does not wait.
     ///
     /// # Errors
     /// [`Error::DeviceMismatch`] if the stream is another device's.
@@ -162,8 +162,8 @@ impl Tensor {
         })
     }
 
-    /// Prepares reads by work that is ordered after the tensor's write already. The caller ensures that the
-    /// memory is not freed before, for example by [`note_read`](Self::note_read).
+    /// Prepares reads by work that is already ordered after the tensor's write. The caller keeps the memory
+    /// alive until that work is queued, for example by [`note_read`](Self::note_read).
     pub(crate) fn reading(&self) -> Reading<'_> {
         Reading {
             tensor: self,
@@ -179,7 +179,8 @@ impl Tensor {
         }
     }
 
-    /// Records reads of all work given to `stream` so far; if the stream is in capture, after the capture.
+    /// Records that all work given to `stream` so far reads the elements. If the stream is in capture, the
+    /// record is made after the capture.
     pub(crate) fn note_earlier_reads(&self, stream: &Stream) {
         let (Storage::Gpu(buffer), Some(stream)) = (&*self.storage, stream.gpu()) else {
             return;
@@ -203,7 +204,7 @@ impl Tensor {
         self.device().must_be(stream.device(), at)
     }
 
-    /// Refuses a tensor of another element type.
+    /// Refuses a tensor whose element type is not `expected`.
     pub(crate) fn must_hold(&self, expected: DType, at: At) -> Result<()> {
         if self.dtype == expected {
             return Ok(());
@@ -217,7 +218,7 @@ impl Tensor {
         })
     }
 
-    /// Refuses a tensor of another shape or element type.
+    /// Refuses a tensor whose shape or element type differs from the expected one.
     pub(crate) fn must_be(&self, shape: &[usize], dtype: DType, at: At) -> Result<()> {
         must_have_shape(shape, self.shape(), at)?;
         self.must_hold(dtype, at)
@@ -234,8 +235,8 @@ impl Tensor {
         }
     }
 
-    /// The address for a kernel of this tensor's stream to write to. Callers must hold the only handle: the
-    /// creator of a new tensor, or a caller of `rewrite`.
+    /// The address for a kernel of this tensor's stream to write to. The caller holds the only handle: it
+    /// created the tensor, or called `rewrite`.
     pub(crate) fn output<T>(&self) -> *mut T {
         self.address().cast()
     }
@@ -275,7 +276,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// Refuses another shape.
+/// Refuses a shape that is not `expected`.
 pub(crate) fn must_have_shape(expected: &[usize], actual: &[usize], at: At) -> Result<()> {
     if actual == expected {
         return Ok(());
@@ -289,15 +290,16 @@ pub(crate) fn must_have_shape(expected: &[usize], actual: &[usize], at: At) -> R
     })
 }
 
-/// A read of a tensor by queued work. Drop it after that work was queued, which records the read.
+/// A read of a tensor by work that is being queued. Drop it after that work was queued; this records the
+/// read.
 pub(crate) struct Reading<'a> {
     tensor: &'a Tensor,
-    /// The stream of the read, if it is recorded.
+    /// The stream of the read, if the read is to be recorded.
     stream: Option<Stream>,
 }
 
 impl Reading<'_> {
-    /// The address for kernels to read from: that of the element with all indices 0.
+    /// The address of the element with all indices 0, for kernels to read.
     pub(crate) fn pointer<T>(&self) -> *const T {
         self.tensor.address().cast_const().cast()
     }

@@ -1,4 +1,4 @@
-//! Tensors on the CPU device, lent and borrowed.
+//! Lent and borrowed tensors on the CPU device.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ struct Foreign {
     deleted: Arc<AtomicUsize>,
 }
 
-// SAFETY: a box of it may be dropped on any thread.
+// SAFETY: any thread may drop the box.
 unsafe impl OpaqueContext for Foreign {
     fn into_raw(self) -> *mut c_void {
         Box::into_raw(Box::new(self)).cast()
     }
 
     unsafe fn drop_raw(raw: *mut c_void) {
-        // SAFETY: it is `into_raw`'s, and called once.
+        // SAFETY: the pointer came from `into_raw`, and this is called once.
         let foreign = unsafe { Box::from_raw(raw.cast::<Foreign>()) };
         foreign.deleted.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-/// What a library lends that has the values 0 to 23, and the count of its deleter's calls.
+/// Returns a foreign tensor with the values 0 to 23, and the count of its deleter's calls.
 fn foreign<M: Form>(
     shape: &[i64],
     strides: &[i64],
@@ -48,15 +48,15 @@ fn foreign<M: Form>(
     let data = foreign.values.as_ptr().cast_mut().cast();
     let builder = Builder::new(foreign, CopiedSlice::new(shape, strides));
     let builder = builder.dtype(DLDataType::of::<f32>());
-    // SAFETY: the tests' shapes and strides stay in the vector.
+    // SAFETY: the tests' shapes and strides stay inside the vector.
     let lent = unsafe { builder.data(data) }.try_build::<M>().unwrap();
-    // SAFETY: nobody else has seen it yet; what the tests change is valid, or refused.
+    // SAFETY: nobody else has seen the tensor yet; the tests' changes are valid, or refused.
     change(unsafe { (*lent.as_ptr()).tensor_mut() });
     (lent, deleted)
 }
 
 fn borrow<M: Form>(lent: ManagedBox<M>) -> Result<Tensor> {
-    // SAFETY: `foreign` keeps the promises.
+    // SAFETY: `foreign` keeps the promises of a producer.
     unsafe { Tensor::from_dlpack(&stream(), lent) }
 }
 
@@ -122,12 +122,12 @@ fn what_is_no_tensor_of_this_library_is_refused_and_given_back() {
     assert!(refused(|tensor| tensor.data = std::ptr::null_mut()).contains("null"));
     assert!(refused(|tensor| tensor.ndim = -1).contains("ndim is negative"));
     assert!(refused(|tensor| tensor.byte_offset = 2).contains("is no multiple of 4"));
-    // SAFETY: there is a first extent.
+    // SAFETY: the tensor has a first extent.
     let negative = refused(|tensor| unsafe { *tensor.shape = -2 });
     assert!(negative.contains("negative"), "{negative}");
 
     let (lent, deleted) = foreign::<DLManagedTensorVersioned>(&[2, 2], &[2, 1], |_| ());
-    // SAFETY: nobody else has it.
+    // SAFETY: nobody else has the tensor.
     unsafe { (*lent.as_ptr()).version.major = 9 };
     let message = borrow(lent).unwrap_err().to_string();
     assert_eq!(

@@ -2,16 +2,16 @@
 
 /// A failed driver call, with the driver's name for the error.
 ///
-/// Its text does not need the driver, so it can be printed without one.
+/// The text is stored, so it can be printed on machines without a driver.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("{call} failed with {name} ({code}){}", if self.is_fatal() { ": the device is lost to this process" } else { "" })]
 pub struct DriverError {
     /// The driver function, or cust's name for the step.
     pub call: &'static str,
-    /// The number it returned.
+    /// The driver's error code.
     pub code: u32,
-    /// That number's name.
+    /// The name of the error code.
     pub name: String,
 }
 
@@ -35,8 +35,8 @@ impl DriverError {
         721, // tensor memory leak
     ];
 
-    /// The failure of a call that a program makes itself, on memory or streams that it shares with this
-    /// library.
+    /// Creates the error of a driver call that the program itself makes, on memory or streams that it shares
+    /// with this library.
     #[must_use]
     pub fn new(call: &'static str, code: u32, name: impl Into<String>) -> DriverError {
         let name = name.into();

@@ -1,4 +1,4 @@
-//! What becomes an error of the library.
+//! Conversions of other errors into the library's [`Error`].
 
 use super::{DriverError, Error};
 use crate::host_memory::NoMemory;

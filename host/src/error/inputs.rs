@@ -1,12 +1,12 @@
-//! What is wrong with the inputs of a graph.
+//! Errors of the inputs of a graph.
 
 use super::Error;
 
-/// Further inputs that are not those of a graph ([`Graph::inputs`](crate::graph::Graph::inputs)).
+/// Further inputs that do not match the graph's ([`Graph::inputs`](crate::graph::Graph::inputs)).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputsError {
-    /// One is missing.
+    /// An input is missing.
     #[error(
         "{operator}: input {name} is missing, which a layer of the model takes; given besides the first: {}",
         list(given)
@@ -14,12 +14,12 @@ pub enum InputsError {
     Missing {
         /// The operator's name.
         operator: &'static str,
-        /// The input.
+        /// The name of the input.
         name: String,
         /// The names of the further inputs that are given.
         given: Vec<String>,
     },
-    /// The graph has none of this name.
+    /// The graph has no input of this name.
     #[error(
         "{operator}: there is no input {name}; the model's inputs besides the first: {}",
         list(known)
@@ -27,42 +27,42 @@ pub enum InputsError {
     Unknown {
         /// The operator's name.
         operator: &'static str,
-        /// The input.
+        /// The name of the input.
         name: String,
         /// The names of the model's further inputs.
         known: Vec<String>,
     },
-    /// A number of addresses that is not the number of inputs.
+    /// The number of given addresses differs from the number of inputs.
     #[error("{operator}: there are {actual} inputs, must be {expected}")]
     Count {
         /// The operator's name.
         operator: &'static str,
-        /// Inputs that were given.
+        /// The number of given inputs.
         actual: usize,
-        /// Inputs of the model.
+        /// The number of the model's inputs.
         expected: usize,
     },
-    /// A number of addresses that is not the number of outputs.
+    /// The number of given addresses differs from the number of outputs.
     #[error("{operator}: there are {actual} outputs, must be {expected}")]
     Outputs {
         /// The operator's name.
         operator: &'static str,
-        /// Outputs that were given.
+        /// The number of given outputs.
         actual: usize,
-        /// Outputs of a run: the graph's, and parameters that are renewed.
+        /// The number of outputs of a run: the graph's output and the renewed parameters.
         expected: usize,
     },
-    /// One is given twice.
+    /// An input is given twice.
     #[error("{operator}: input {name} is given twice, must be once")]
     Repeated {
         /// The operator's name.
         operator: &'static str,
-        /// The input.
+        /// The name of the input.
         name: String,
     },
 }
 
-/// The names of inputs.
+/// Joins the names of inputs.
 fn list(names: &[String]) -> String {
     match names {
         [] => "none".to_owned(),
@@ -71,8 +71,8 @@ fn list(names: &[String]) -> String {
 }
 
 impl Error {
-    /// The same error, said of a further input of a graph where it is one about an argument. What a device
-    /// runs into stays what it is.
+    /// Names the input in an error about an argument. Other errors, such as a device's, are returned
+    /// unchanged.
     pub(crate) fn of_input(self, name: &str) -> Error {
         match self {
             Error::DeviceMismatch { .. }

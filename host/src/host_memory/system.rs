@@ -1,25 +1,25 @@
 //! The memory that a process may use.
 //!
 //! The machine has memory and swap space; a control group, such as a container's, may have less. The check
-//! uses their totals, not the free memory: other processes' use may be short, and most of it is file cache,
-//! which can be evicted. The memory that the process itself holds is subtracted.
+//! uses the totals, not the free memory: other processes may free theirs soon, and most used memory is file
+//! cache, which can be evicted. The memory of this process is subtracted.
 
 use std::fs;
 use std::path::Path;
 
-/// The root of the system's files.
+/// The root folder of the system's files.
 pub(super) struct System<'a>(pub(super) &'a Path);
 
-/// The most bytes that the process may still allocate.
+/// The number of bytes that the process may still allocate.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) bytes: u64,
-    /// The source of the limit, in words.
+    /// A description of the limit's source.
     pub(super) reason: String,
 }
 
 impl System<'_> {
-    /// The bytes that the process may still allocate; `None` if the system does not tell.
+    /// Returns the bytes that the process may still allocate; `None` if the system does not report them.
     pub(super) fn left(&self) -> Option<Left> {
         let machine = self.read("proc/meminfo")?;
         let memory = kib(&machine, "MemTotal:")?;
@@ -37,7 +37,8 @@ impl System<'_> {
         })
     }
 
-    /// The smallest limit of the process's control groups, in memory and in `swap` bytes of swap space.
+    /// Returns the smallest limit of the process's control groups: memory plus at most `swap` bytes of swap
+    /// space.
     fn group(&self, swap: u64) -> Option<u64> {
         let groups = self.read("proc/self/cgroup")?;
         let limits = groups.lines().filter_map(|line| {
@@ -61,15 +62,15 @@ impl System<'_> {
         limits.min()
     }
 
-    /// The smallest `limit` of a group and its ancestors. In a container, the group's folder may be mounted
-    /// as the root, whatever the group's name.
+    /// Returns the smallest `limit` of a group and its ancestors. In a container, the group's folder may be
+    /// mounted as the root, whatever the group's name.
     fn least(&self, top: &str, path: &str, limit: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
         let group = Path::new(path.trim_start_matches('/'));
         let folders = group.ancestors().map(|folder| Path::new(top).join(folder));
         folders.filter_map(|folder| limit(&folder)).min()
     }
 
-    /// The number in a file of a group; `None` where there is no limit.
+    /// Reads the number in a file of a group; `None` if there is no limit.
     fn number(&self, folder: &Path, name: &str) -> Option<u64> {
         self.read(folder.join(name))?.trim().parse().ok()
     }
@@ -79,7 +80,7 @@ impl System<'_> {
     }
 }
 
-/// The number of KiB after a name, in bytes.
+/// Returns the size after a name, converted from KiB to bytes.
 fn kib(report: &str, name: &str) -> Option<u64> {
     let line = report.lines().find(|line| line.starts_with(name))?;
     let number = line.split_ascii_whitespace().nth(1)?;
@@ -90,7 +91,7 @@ fn kib(report: &str, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The bytes left by files with these contents.
+    /// Computes the bytes left from system files with these contents.
     fn left(files: &[(&str, &str)]) -> Option<u64> {
         let root = tempfile::tempdir().unwrap();
         for (path, content) in files {
@@ -134,7 +135,7 @@ mod tests {
         let above = ("sys/fs/cgroup/a/memory.max", "100\n");
         let no_swap = ("sys/fs/cgroup/a/memory.swap.max", "0\n");
         assert_eq!(of(&[memory, swap, above, no_swap]), Some(100));
-        // A container that sees its group's folder as the root.
+        // A container mounts its group's folder as the root.
         let own = ("sys/fs/cgroup/memory.max", "200\n");
         let no_swap = ("sys/fs/cgroup/memory.swap.max", "0\n");
         assert_eq!(of(&[own, no_swap]), Some(200));

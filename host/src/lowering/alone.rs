@@ -1,4 +1,4 @@
-//! Convolutions without a norm, as implicit GEMMs, as matrix products, and with few filters.
+//! Convolutions without a norm: as implicit GEMMs, as matrix products, and with few filters.
 
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
@@ -12,8 +12,8 @@ use super::region::Region;
 use crate::device::DType;
 use crate::operators::implicit_gemm::Gemm;
 
-/// An implicit GEMM without a norm, of an input that has these strides if it is not dense NCHW, which writes
-/// `output` where it can.
+/// Returns an implicit GEMM without a norm. `strides` are the strides of an input that is not dense NCHW. The
+/// GEMM writes `output` if it can.
 pub(super) fn gemm_alone(
     region: &Region<'_>,
     conv: &ConvGeometry,
@@ -32,12 +32,12 @@ pub(super) fn gemm_alone(
     }
 }
 
-/// Whether an implicit GEMM has enough products for the layout of its input.
+/// Whether an implicit GEMM has enough multiply-adds to pay for its input's layout.
 pub(super) fn pays_for_layout(gemm: &Gemm) -> bool {
     gemm.is_one_sample() || GemmConfig::pays(gemm.conv())
 }
 
-/// A convolution as a matrix product from NHWC to NHWC, perhaps with a residual and a list.
+/// Returns a convolution as a matrix product from NHWC to NHWC, possibly with a residual and a list.
 pub(super) fn matrix_product(
     region: &Region<'_>,
     conv: &ConvGeometry,
@@ -60,7 +60,7 @@ pub(super) fn matrix_product(
     )
 }
 
-/// A convolution from NHWC to NHWC with few filters, the layer `layer`.
+/// Returns the kernel of the convolution `layer` from NHWC to NHWC with few filters.
 pub(super) fn few_filters(
     region: &Region<'_>,
     conv: &ConvGeometry,
@@ -74,13 +74,14 @@ pub(super) fn few_filters(
     ConvNhwcGeometry::new(conv, region.is_given_in_nhwc(layer))
 }
 
-/// Whether it has one tap, of channels that a launch pads.
+/// Whether the GEMM has one tap, and a launch pads its channels.
 pub(super) fn pads_one_tap(gemm: &PlainGemm) -> bool {
     gemm.few_channels.is_some() && gemm.filters == FilterOrder::OneTap
 }
 
-/// Whether a convolution of 16 bits and what `plan` has behind it, a norm first, are faster apart: a matrix
-/// product or an implicit GEMM, and a norm, that read and write NHWC. Producers with moments write NCHW.
+/// Whether a 16-bit convolution and the rest of `plan`, which begins with a norm, are faster as separate
+/// launches: a matrix product or an implicit GEMM, then a norm, both in NHWC. Producers with moments write
+/// NCHW.
 pub(super) fn norm_pays_apart(region: &Region<'_>, conv: &ConvGeometry, plan: &Plan) -> bool {
     let Plan::Map(map) = plan else { return false };
     let of = region.of;

@@ -34,13 +34,13 @@ use crate::operators::{
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
 
-/// A program in the making, with what the layers of a graph need.
+/// A program under construction, with the state for appending the layers of a graph.
 pub(crate) struct Appending<'a> {
     pub(crate) program: &'a mut ProgramBuilder,
     pub(crate) of: Query<'a>,
     /// The graph's inputs, the first one first.
     pub(crate) inputs: &'a [Value],
-    /// What each layer gives, once it is appended as the last of a region.
+    /// The output of each layer that is the last of an appended region.
     pub(crate) outputs: Vec<Option<Value>>,
     /// The graph's parameters, in the order of its table.
     pub(crate) parameters: &'a [Value],
@@ -48,13 +48,13 @@ pub(crate) struct Appending<'a> {
 }
 
 impl<'a> Appending<'a> {
-    /// Parameter `index` of a layer, if it has one.
+    /// Returns parameter `index` of a layer, if the layer has it.
     fn parameter(&self, layer: usize, index: usize) -> Option<Value> {
         let slot = *self.of.graph.parameters_of(layer).get(index)?;
         Some(self.parameters[slot])
     }
 
-    /// The first parameter of a layer, which has one.
+    /// Returns the first parameter of a layer that has parameters.
     fn first(&self, layer: usize) -> Value {
         self.parameter(layer, 0)
             .expect("the graph's table has the layer's first parameter")
@@ -72,7 +72,7 @@ impl<'a> Appending<'a> {
             bias: None,
         };
         let norm = plan.norm().map_or(none, |(norm, _)| self.affine(norm));
-        // Producers that pool look at the signs of a norm's weight.
+        // Producers that pool read the signs of the norm's weight.
         let norm = match plan {
             Plan::Pool(pool) if pool.in_producer => norm.narrow(self.program, self.of.dtype)?,
             _ => norm,
@@ -125,7 +125,7 @@ impl<'a> Appending<'a> {
         }
     }
 
-    /// A value of the graph, which earlier regions gave.
+    /// Returns a graph's value, computed by an earlier region.
     fn operand(&self, operand: Operand) -> Value {
         match operand {
             Operand::Input(input) => self.inputs[input],
@@ -144,13 +144,13 @@ impl<'a> Appending<'a> {
         outputs.map(output).collect()
     }
 
-    /// The second operand of a layer that has two, as a dense tensor of a layout.
+    /// Returns the second operand of a layer as a dense tensor of a layout.
     fn residual(&mut self, layer: usize, layout: Layout) -> Result<Value> {
         let residual = self.operand(self.of.graph.operands(layer)[1]);
         self.program.in_layout(residual, layout)
     }
 
-    /// A list with its residuals as values of the program, in a layout.
+    /// Returns a list with its residuals as values of the program, in a layout.
     fn list(&mut self, list: &[ListStep<usize>], layout: Layout) -> Result<Vec<ListStep<Value>>> {
         let steps = list.iter();
         steps
@@ -165,20 +165,20 @@ impl<'a> Appending<'a> {
         let x = self.operand(self.of.graph.operands(start)[0]);
         let computed = region.computed(self.of.problem);
         let y = self.region_of(x, region, start, computed[computed.len() - 1])?;
-        // A flatten or reshape changes the shape.
+        // A flatten or reshape at the end of the region changes the shape.
         self.program.see_as(y, &self.of.problem.steps[last].output);
         self.outputs[last] = Some(y);
         Ok(())
     }
 
-    /// The same from `x` on, the first operand of the layer `start`.
+    /// Appends the launches of a region from `x`, the first operand of the layer `start`.
     fn region_of(&mut self, x: Value, region: &Chosen, start: usize, last: usize) -> Result<Value> {
         let (lowered, plan) = (&region.lowered, &region.lowered.plan);
         let output = &self.of.problem.steps[last].output;
         if output.iter().product::<usize>() == 0 {
             return self.program.tensor(output, self.program.dtype(x));
         }
-        // The producer reads NHWC where it lies; anything else is made dense NCHW.
+        // The producer reads NHWC in place; any other layout is made dense NCHW.
         let x = match lowered.reads {
             Layout::Nhwc => x,
             Layout::Nchw => self.program.in_order(x)?,
@@ -260,7 +260,7 @@ impl<'a> Appending<'a> {
         self.epilogue(produced, lowered, output)
     }
 
-    /// The shape of what the producer, a convolution, writes.
+    /// The shape of the output of the producer, a convolution.
     fn produced_shape(&self, layer: usize, plan: &'a Plan) -> &'a [usize] {
         match plan {
             Plan::Pool(pool) if pool.in_producer => &pool.output,
@@ -268,7 +268,7 @@ impl<'a> Appending<'a> {
         }
     }
 
-    /// Appends a layer by its operator's own kernels.
+    /// Appends a layer with the kernels of its operator.
     fn layer(&mut self, x: Value, layer: usize) -> Result<Value> {
         let problem = &self.of.problem.steps[layer].problem;
         if let Some(affine) = alone(problem) {
@@ -276,7 +276,7 @@ impl<'a> Appending<'a> {
             let folded = folded.expect("one layer is folded");
             return batch_norm::append_folded(self.program, x, folded, geometry(&affine)?);
         }
-        // A residual stands in the place of a parameter.
+        // A residual takes the place of a parameter.
         let parameters = match self.of.graph.operands(layer).len() {
             2 => [Some(self.residual(layer, Layout::Nchw)?), None, None, None],
             _ => std::array::from_fn(|index| self.parameter(layer, index)),
@@ -284,7 +284,7 @@ impl<'a> Appending<'a> {
         operators::append(self.program, x, problem, parameters)
     }
 
-    /// Appends the epilogue of a producer, whose result has the shape `output`.
+    /// Appends the epilogue of a producer. The epilogue's output has the shape `output`.
     fn epilogue(
         &mut self,
         produced: Produced,
@@ -386,7 +386,7 @@ impl<'a> Appending<'a> {
         }
     }
 
-    /// Appends the statistics of a norm of the producer's output.
+    /// Appends the statistics that a norm needs of the producer's output.
     fn statistics(
         &mut self,
         produced: &Produced,

@@ -1,10 +1,11 @@
-//! Which kernels compute a graph: a function of problem, layout, device properties and options alone.
+//! The choice of kernels for a graph: a function of problem, layout, device properties and options only.
 //!
-//! A partition says which regions there are. For each region the rows of the [table](super::table) are asked
-//! from top to bottom: whether they can implement it (if not, by which rule), then whether they pay (if not,
-//! why). The first row that can and pays is taken; a row that was asked for by name only has to be able to.
-//! Without a partition each of the graph's [paths](op_spec::graph::Graph::paths) is one region; if no row
-//! takes it, the longest region of first layers that some row takes is cut off, and so on.
+//! A partition defines the regions. For each region, the rows of the [table](super::table) are tried from top
+//! to bottom. A row first reports whether it can implement the region, or the rule that the region breaks;
+//! then whether it pays, or the reason why not. The first row that can and pays is taken. A row that is
+//! requested by name need only be able to. Without a partition, each of the graph's
+//! [paths](op_spec::graph::Graph::paths) is one region. If no row takes it, the longest leading region that
+//! some row takes is split off, and so on.
 
 use launch_config::Refusal;
 use op_spec::Layout;
@@ -29,18 +30,18 @@ use launch_config::gemm::FilterOrder;
 pub(crate) struct Chosen {
     pub(super) layers: Vec<usize>,
     pub(super) lowered: Lowered,
-    /// Its launches.
+    /// The region's launches.
     pub(super) plan: LaunchPlan,
     pub(crate) facts: RegionFacts,
 }
 
 impl Chosen {
-    /// The layers that kernels compute: all but a `flatten` or `reshape` at the end.
+    /// The layers that kernels compute: all except a `flatten` or `reshape` at the end.
     pub(super) fn computed(&self, problem: &GraphProblem) -> &[usize] {
         computed(problem, &self.layers)
     }
 
-    /// The parameter, in the graph's table, that the producer reads in place where each run is given it.
+    /// The parameter, in the graph's table, that the producer reads in place if it is passed to each run.
     pub(crate) fn given_in_place(&self, of: Query<'_>) -> Option<usize> {
         let reads = match &self.lowered.producer {
             Producer::ImplicitGemm(gemm) => gemm.has_filters_in_place(),
@@ -58,8 +59,8 @@ impl Chosen {
     }
 }
 
-/// Layers without a `flatten` or `reshape` behind others, which is only another shape of what they give in
-/// NCHW.
+/// Removes a `flatten` or `reshape` at the end of several layers. It only changes the shape of an NCHW
+/// output.
 fn computed<'a>(problem: &GraphProblem, layers: &'a [usize]) -> &'a [usize] {
     match layers {
         [before @ .., last] if !before.is_empty() && is_reshape(problem, *last) => before,
@@ -74,21 +75,21 @@ fn is_reshape(problem: &GraphProblem, layer: usize) -> bool {
     )
 }
 
-/// The kernels for a whole graph, in an order in which they can run, with all of their launches.
+/// Chooses the kernels for a whole graph, in an order in which they can run, with all launches.
 ///
 /// # Errors
-/// [`Error::NoKernels`] for a region of a partition that no row implements, or not the one that it names;
-/// extents that no kernel can index; more blocks than a launch takes.
+/// [`Error::NoKernels`] for a region of a partition that no row implements, or that the named row does not
+/// implement; extents that no kernel can index; more blocks than a launch takes.
 pub(crate) fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
     let mut chosen = choose_regions(query)?;
     plan_launches(query, &mut chosen)?;
     Ok(chosen)
 }
 
-/// The kernels for a whole graph, before launches are planned.
+/// Chooses the kernels for a whole graph, before launches are planned.
 fn choose_regions(query: Query<'_>) -> Result<Vec<Chosen>> {
     let known = query.graph.layers().len();
-    // What the regions so far write, by their last layers.
+    // The layouts that the regions so far write, by their last layers.
     let mut written = vec![Layout::Nchw; known];
     let mut chosen = Vec::new();
     let Some(partition) = &query.options.partition else {
@@ -124,10 +125,10 @@ fn choose_regions(query: Query<'_>) -> Result<Vec<Chosen>> {
     Ok(chosen)
 }
 
-/// Whether kernels can be chosen for a graph on inputs of this shape.
+/// Checks that kernels can be chosen for a graph on inputs of this shape.
 ///
 /// # Errors
-/// What the graph refuses, and what [`choose`] does.
+/// The errors of the graph, and those of [`choose`].
 #[cfg(any(test, feature = "lab"))]
 pub(crate) fn must_have_kernels(
     graph: &Graph,
@@ -149,7 +150,7 @@ pub(crate) fn must_have_kernels(
     choose(query).map(drop)
 }
 
-/// The kernels for a region, or those that were asked for.
+/// Chooses the kernels for a region, or takes the requested ones.
 fn choose_region<'a>(
     query: Query<'a>,
     written: &mut [Layout],
@@ -182,14 +183,14 @@ fn choose_region<'a>(
     })
 }
 
-/// The kernels for a path without a partition, behind those that were `chosen`.
+/// Chooses the kernels for a path without a partition, and appends them to `chosen`.
 fn choose_path<'a>(
     query: Query<'a>,
     written: &mut [Layout],
     path: &'a [usize],
     chosen: &mut Vec<Chosen>,
 ) -> Result<()> {
-    // What the rows said of all layers together is told with the first region.
+    // The verdicts on the whole path are reported with the first region.
     let mut considered_whole = match ask(query, written, path, None) {
         Ok(region) => {
             chosen.push(region);
@@ -217,8 +218,8 @@ fn choose_path<'a>(
     Ok(())
 }
 
-/// How many of the first layers may be a region: as many as have a normal form, and a `flatten` or `reshape`
-/// behind them.
+/// Returns the number of leading layers that may form a region: those with a normal form together, and a
+/// following `flatten` or `reshape`.
 fn longest(problem: &GraphProblem, layers: &[usize]) -> usize {
     let Err(refused) = NormalForm::of(problem, layers.iter().copied()) else {
         return layers.len();
@@ -227,9 +228,8 @@ fn longest(problem: &GraphProblem, layers: &[usize]) -> usize {
     normal.count() + usize::from(is_reshape(problem, refused.layer))
 }
 
-/// Instead of a transposed convolution with some of what is behind it, one with less of that, where a row
-/// takes all of what is then left, such as factors and a norm of each channel, but none what is left by
-/// `region`.
+/// Returns a shorter region for a transposed convolution if one row then takes all remaining layers (such as
+/// factors and an instance norm), but no row takes the layers that remain after `region`.
 fn shorter<'a>(
     query: Query<'a>,
     written: &mut [Layout],
@@ -246,7 +246,7 @@ fn shorter<'a>(
     ask(query, written, &rest[..stop], None).ok()
 }
 
-/// Asks the table's rows for a region, or the one row that is named. Notes what the region writes.
+/// Tries the table's rows, or the named row, on a region. Records the layout that the region writes.
 fn ask<'a>(
     query: Query<'a>,
     written: &mut [Layout],

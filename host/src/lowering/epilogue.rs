@@ -1,6 +1,6 @@
 //! Plans of epilogues: the kernels that compute them, and their arguments.
 //!
-//! Each type is one kind of epilogue that kernels implement. Its `of` accepts a region's form, or refuses it.
+//! Each type is one kind of epilogue that kernels implement. Its `of` accepts or refuses a region's form.
 
 use launch_config::pointwise::OperandList;
 use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
@@ -34,10 +34,10 @@ use launch_config::{Presence, Refusal};
 /// The plan of an epilogue.
 #[derive(Debug, Clone)]
 pub(super) enum Plan {
-    /// The producer writes the region's output, by its own operator's kernel or by a kernel of the whole
-    /// region.
+    /// No separate epilogue: the producer writes the region's output, with its operator's kernel or with a
+    /// kernel for the whole region.
     Whole,
-    /// The producer applies it to its accumulators before it stores them.
+    /// The producer applies the epilogue to its accumulators before it stores them.
     Store(Store),
     /// Norm and pointwise functions.
     Map(Map),
@@ -49,14 +49,14 @@ pub(super) enum Plan {
     Windows(Windows),
     /// A reduction of all pixels of each channel of a channels-last tensor.
     Pixels(Steps),
-    /// Scale, norm, clamp, the same scale and a reduction over the channels; the scale and the norm in front
-    /// may be absent.
+    /// Scale, norm, clamp, the same scale and a reduction over the channels; the first scale and the norm may
+    /// be absent.
     ReducedChannels(ReducedChannels),
-    /// A norm and a scale, in one launch where a block has room for a row.
+    /// A norm and a scale, in one launch if a block has room for a row.
     NormScale(Map),
-    /// A norm with the factors of the scale behind it in its weight and bias.
+    /// A norm whose weight and bias include the factors of the following scale.
     FoldedScale(Map),
-    /// A softmax, or a layer norm of rows, and a list behind it.
+    /// A softmax, or a layer norm of rows, followed by a list.
     Series(Series),
     /// Pointwise functions and residuals.
     List(Vec<ListStep<usize>>),
@@ -71,7 +71,7 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    /// The epilogue's kernels, in words.
+    /// A description of the epilogue's kernels.
     pub(super) fn summary(&self) -> &'static str {
         match self {
             Plan::Whole => "",
@@ -107,7 +107,7 @@ impl Plan {
         }
     }
 
-    /// What the producer applies before it stores its results.
+    /// The epilogue and the list that the producer applies before it stores its results.
     pub(super) fn store_epilogue(&self) -> (StoreEpilogue, OperandList) {
         match self {
             Plan::Store(store) => (store.epilogue, store.list),
@@ -120,7 +120,7 @@ impl Plan {
         self.store_epilogue() != (StoreEpilogue::NONE, OperandList::EMPTY)
     }
 
-    /// The norm whose statistics it needs.
+    /// The norm whose statistics the epilogue needs.
     pub(super) fn norm(&self) -> Option<(usize, GroupNormProblem)> {
         match self {
             Plan::Map(map) | Plan::NormScale(map) | Plan::FoldedScale(map) => Some(map.norm),
@@ -131,24 +131,24 @@ impl Plan {
     }
 }
 
-/// A batch norm, arithmetic with parameters, pointwise functions and a residual, applied before results are
-/// stored. Each may be absent.
+/// A batch norm, arithmetic with parameters, pointwise functions and a residual, all applied before results
+/// are stored. Each may be absent.
 #[derive(Debug, Clone)]
 pub(super) struct Store {
-    /// The layers that make the gain and the shift of the epilogue.
+    /// The layers whose parameters form the epilogue's gain and shift.
     pub(super) affine: Vec<(usize, ChannelAffine)>,
-    /// The same of the gain and the shift of the list.
+    /// The layers whose parameters form the list's gain and shift.
     pub(super) affine_behind: Vec<(usize, ChannelAffine)>,
     /// The layer that adds a residual.
     pub(super) residual: Option<usize>,
-    /// What is applied to accumulators, and to the rounded results.
+    /// Gain and shift, slope and bounds of the accumulators; the list follows them.
     pub(super) epilogue: StoreEpilogue,
     pub(super) list: OperandList,
-    /// What reduces the producer's results further.
+    /// Further launches that reduce the producer's results.
     pub(super) further: Option<Further>,
 }
 
-/// Launches that reduce what a producer has reduced in its tiles.
+/// Launches that further reduce results that a producer has reduced within its tiles.
 #[derive(Debug, Clone)]
 pub(super) struct Further {
     /// The shape of the producer's output.
@@ -179,19 +179,19 @@ impl Store {
         })
     }
 
-    /// The shape of the producer's output, where the region's has the shape `output`.
+    /// The shape of the producer's output, if the region's output has the shape `output`.
     pub(super) fn produced<'a>(&'a self, output: &'a [usize]) -> &'a [usize] {
         self.further
             .as_ref()
             .map_or(output, |further| &further.shape)
     }
 
-    /// The same with launches behind it.
+    /// Adds launches that reduce the results further.
     pub(super) fn reduced_by(self, further: Option<Further>) -> Self {
         Self { further, ..self }
     }
 
-    /// The batch norm that alone makes the gain and the shift of the epilogue, if one does.
+    /// The batch norm that alone forms the epilogue's gain and shift, if there is one.
     pub(super) fn batch_norm(&self) -> Option<(usize, BatchNormProblem)> {
         match self.affine[..] {
             [(layer, ChannelAffine::BatchNorm(problem))] => Some((layer, problem)),
@@ -200,17 +200,17 @@ impl Store {
     }
 }
 
-/// A layer right after a norm with one parameter for each channel.
+/// A layer right after a norm, with one parameter for each channel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PerChannel {
-    /// The layer, which has only this parameter.
+    /// The layer, which has no other parameter.
     pub(super) layer: usize,
-    /// The problem of a prelu, if the parameters are its slopes; else they are factors.
+    /// The problem of a prelu, if the parameters are its slopes; otherwise they are factors.
     pub(super) prelu: Option<PreluProblem>,
 }
 
-/// `list(norm(x * before) * behind)`, or a prelu after the norm. Factors before the norm need a norm of
-/// single channels.
+/// `list(norm(x * before) * behind)`, or with a prelu after the norm. Factors before the norm require a norm
+/// of single channels.
 #[derive(Debug, Clone)]
 pub(super) struct Map {
     pub(super) norm: (usize, GroupNormProblem),
@@ -249,17 +249,17 @@ impl Map {
         })
     }
 
-    /// The layer of the scale, if norm and scale are the whole epilogue.
+    /// The layer of the scale, if the epilogue consists of a norm and a scale only.
     pub(super) fn scale_alone(&self) -> Option<usize> {
         let scale = self.behind.filter(|behind| behind.prelu.is_none())?;
         (self.before.is_none() && self.list.is_empty()).then_some(scale.layer)
     }
 }
 
-/// The plan behind a producer with moments: the first kind with a norm that accepts the form.
+/// Returns the plan after a producer with moments: the first kind with a norm that accepts the form.
 ///
 /// # Errors
-/// The most informative refusal: a broken rule rather than other layers.
+/// The most informative refusal: a broken rule is preferred to unsupported layers.
 pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<Plan, Refusal> {
     let expected = "a convolution, a norm, functions; perhaps max_pool2d, or a reduction over the channels as in problem 79";
     let other_layers = Refusal::Layers { expected };
@@ -280,7 +280,7 @@ pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<Plan, Re
     Err(refusal)
 }
 
-/// The plan behind a tensor: any kind that accepts the form.
+/// Returns the plan for a region that reads a tensor: any kind that accepts the form.
 ///
 /// # Errors
 /// As [`with_norm`].
@@ -313,7 +313,7 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
         return Ok(Plan::Pixels(steps));
     }
     if region.layers.len() == 1 {
-        // A list takes elements in any order.
+        // A list is elementwise, so it accepts any order in memory.
         let is_list = form.norm.is_none() && form.reduce.is_none() && !form.list.is_empty();
         return Ok(match list(&form.list, refusal) {
             Ok(list) if is_list && region.is_dense_nhwc() => Plan::List(list),
@@ -338,7 +338,8 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     }
 }
 
-/// The reduction of all pixels of each channel, if the region is one of a channels-last tensor.
+/// Returns the reduction of all pixels of each channel, if the region is that reduction of a channels-last
+/// tensor.
 fn pixels(region: &Region<'_>) -> Option<Steps> {
     let &[layer] = region.layers else { return None };
     let step = &region.of.problem.steps[layer];
@@ -346,7 +347,7 @@ fn pixels(region: &Region<'_>) -> Option<Steps> {
     region.is_dense_nhwc().then(steps)?
 }
 
-/// The layer of the only factors, if any; several are refused.
+/// Returns the layer of the factors, if any; refuses several layers of factors.
 fn at_most_one(
     factors: &[(usize, ScaleProblem)],
     refusal: Refusal,
@@ -358,8 +359,7 @@ fn at_most_one(
     }
 }
 
-/// The pointwise functions and residuals, if all of these are, with the layers of the residuals; others are
-/// refused.
+/// Returns the pointwise functions and residuals, with the residuals' layers. Refuses any other operation.
 fn list(list: &[(usize, Pointwise)], refusal: Refusal) -> Result<Vec<ListStep<usize>>, Refusal> {
     let step = |(layer, pointwise): &(usize, Pointwise)| match pointwise {
         Pointwise::Function(problem) => Ok(ListStep::Function(*problem)),
@@ -375,7 +375,7 @@ fn list(list: &[(usize, Pointwise)], refusal: Refusal) -> Result<Vec<ListStep<us
     })
 }
 
-/// The pointwise functions, if all of these are; others are refused.
+/// Returns the pointwise functions. Refuses any other operation.
 fn functions(
     list: &[(usize, Pointwise)],
     refusal: Refusal,

@@ -1,7 +1,7 @@
-//! The launches of lowered regions, before there is a program.
+//! The planned launches of lowered regions, before there is a program.
 //!
-//! They are a function of the regions, the problem, the inputs' layouts and the device's properties alone.
-//! [`append`](super::append) takes them one by one.
+//! They are a function of the regions, the problem, the inputs' layouts and the device's properties only.
+//! [`append`](super::append) consumes them in order.
 
 use launch_config::KernelGeometry;
 use launch_config::elementwise::ChannelGeometry;
@@ -31,7 +31,7 @@ use crate::operators::{
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
-/// Plans the launches of regions, which run in this order.
+/// Plans the launches of all regions, which run in this order.
 ///
 /// # Errors
 /// Extents that no kernel can index; more blocks than a launch takes.
@@ -51,7 +51,7 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
         let last = region.layers[region.layers.len() - 1];
         planning.values.written[last] = region.lowered.writes;
         if index + 1 == regions {
-            // The graph's outputs.
+            // The reformats of the graph's outputs.
             for (output, &layer) in query.graph.outputs().iter().enumerate() {
                 planning.in_layout(Operand::Layer(layer), query.output_layout(output))?;
             }
@@ -69,7 +69,7 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
     Ok(())
 }
 
-/// The gain and the shift that a layer by itself is, if its parameters are folded into such.
+/// Returns a single layer as a gain and a shift, if its parameters can be folded into them.
 pub(super) fn alone(problem: &LayerProblem) -> Option<ChannelAffine> {
     match &NormalForm::of_layer(*problem).epilogue.list[..] {
         [(_, Pointwise::Affine(affine))] => Some(*affine),
@@ -77,7 +77,7 @@ pub(super) fn alone(problem: &LayerProblem) -> Option<ChannelAffine> {
     }
 }
 
-/// What the kernel is given that applies a gain and a shift to a tensor.
+/// Returns the geometry for the kernel that applies a gain and a shift to a tensor.
 pub(super) fn geometry(affine: &ChannelAffine) -> Result<ChannelGeometry> {
     Ok(match affine {
         ChannelAffine::BatchNorm(problem) => problem.geometry()?,
@@ -95,13 +95,13 @@ fn plan_folding(plan: &mut LaunchPlan, dtype: DType, affine: &ChannelAffine) -> 
 
 /// The layouts of a graph's values.
 struct Values {
-    /// The layout of what each layer gives.
+    /// The layout of each layer's output.
     written: Vec<Layout>,
-    /// Values that have a copy of another layout.
+    /// Values with a copy in another layout.
     reformatted: Vec<(Operand, Layout)>,
 }
 
-/// The launches of a region in the making.
+/// The state for planning the launches of a region.
 struct Planning<'a> {
     of: Query<'a>,
     values: &'a mut Values,
@@ -109,7 +109,7 @@ struct Planning<'a> {
 }
 
 impl Planning<'_> {
-    /// Plans the launches of a region, as `Appending::region` appends them.
+    /// Plans the launches of a region, in the order in which `Appending::region` appends them.
     fn region(&mut self, layers: &[usize], lowered: &Lowered) -> Result<()> {
         let (query, plan) = (self.of, &lowered.plan);
         let [start, last] = [layers[0], layers[layers.len() - 1]];
@@ -163,7 +163,7 @@ impl Planning<'_> {
         self.epilogue(lowered, output)
     }
 
-    /// Plans the reformat of a value to a layout, unless it lies like that, or has been reformatted.
+    /// Plans the reformat of a value to a layout, unless it has that layout or was reformatted before.
     fn in_layout(&mut self, value: Operand, layout: Layout) -> Result<()> {
         let query = self.of;
         let (shape, mut order) = match value {
@@ -178,7 +178,7 @@ impl Planning<'_> {
         if order == Order::of_layout(&shape, layout)? || reformatted.contains(&(value, layout)) {
             return Ok(());
         }
-        // NHWC is made of NCHW.
+        // NHWC copies are made from NCHW.
         if reformatted.contains(&(value, Layout::Nchw)) {
             order = Order::Dense;
         }
@@ -186,8 +186,8 @@ impl Planning<'_> {
         plan_reformat(&mut self.plan, (&shape, &order), layout, query.dtype)
     }
 
-    /// Plans the padding of the convolution `layer`, the folding of the gain and the shift in its store, and
-    /// the reformat of the residual there.
+    /// Plans the convolution's preliminary launches: padding, the folding of the epilogue's gain and shift,
+    /// and the reformat of its residual.
     fn convolution(&mut self, layer: usize, lowered: &Lowered) -> Result<()> {
         let plan = &lowered.plan;
         let (to, dtype) = (&mut self.plan, self.of.dtype);
@@ -230,7 +230,7 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Plans a layer by its operator's own kernels.
+    /// Plans a layer with the kernels of its operator.
     fn layer(&mut self, layer: usize) -> Result<()> {
         let (query, dtype) = (self.of, self.of.dtype);
         let problem = &query.problem.steps[layer].problem;
@@ -244,7 +244,7 @@ impl Planning<'_> {
         operators::plan(&mut self.plan, dtype, problem)
     }
 
-    /// Plans the epilogue of a producer, whose result has the shape `output`.
+    /// Plans the epilogue of a producer. The epilogue's output has the shape `output`.
     fn epilogue(&mut self, lowered: &Lowered, output: &[usize]) -> Result<()> {
         let (query, dtype) = (self.of, self.of.dtype);
         match &lowered.plan {
@@ -334,7 +334,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Plans the statistics of a norm of the producer's output. Returns the norm of these statistics.
+    /// Plans the statistics that a norm needs of the producer's output. Returns the norm of these statistics.
     fn statistics(&mut self, lowered: &Lowered, of: &GroupNormProblem) -> Result<NormGeometry> {
         let norm = of.geometry()?;
         let norm = match lowered.moments {

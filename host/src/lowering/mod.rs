@@ -1,7 +1,7 @@
 //! From a graph of layers to the launches of a program.
 //!
-//! A *region* is a run of layers that are computed together. Lowering turns each region into a [`Lowered`],
-//! which is data: a [`Producer`], which computes values, and the [`Plan`] of the epilogue behind it.
+//! A *region* is a run of layers that are computed together. Lowering turns each region into a [`Lowered`], a
+//! plain value: a [`Producer`], which computes values, and the [`Plan`] of the epilogue after it.
 //!
 //! ```text
 //! graph, shape     the regions, and what each computes            region.rs, op_spec::graph::NormalForm
@@ -12,9 +12,9 @@
 //! ```
 //!
 //! The choice is a pure function of the problem, the input's memory layout,
-//! [`DeviceProperties`](crate::DeviceProperties) and the options. [`append`](append::Appending) decides
-//! nothing: it appends the launches that were planned, of which a program refuses any other. `explain` prints
-//! them.
+//! [`DeviceProperties`](crate::DeviceProperties) and the options. [`append`](append::Appending) makes no
+//! decisions: it appends the planned launches, and a program refuses any other. `explain` prints the planned
+//! launches.
 
 mod alone;
 mod append;

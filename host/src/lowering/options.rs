@@ -7,7 +7,7 @@ use crate::operators::{FusedOptions, Precision};
 
 /// Options of a model. All options give the same values up to rounding.
 ///
-/// On the CPU device options but for the output's layout have no effect.
+/// On the CPU device only the output's layout has an effect.
 ///
 /// # Examples
 /// ```
@@ -30,11 +30,11 @@ pub struct Options {
     pub partition: Option<Partition>,
     /// The math mode of f32 convolutions on tensor cores.
     pub precision: Precision,
-    /// Whether the choice of kernels ignores the batch size (the default), so that the results of a sample
-    /// are the same bits in any batch. If false, small batches may use faster kernels.
+    /// Whether the choice of kernels ignores the batch size (the default). The results of a sample then have
+    /// the same bits in any batch. If false, small batches may use faster kernels.
     pub batch_invariant: bool,
-    /// The layout of the output; by default that of the first input, where the output has the same axes, and
-    /// else NCHW.
+    /// The layout of the output. By default it is the layout of the first input if the output has the same
+    /// axes, and else NCHW.
     pub output_layout: Option<Layout>,
 }
 
@@ -50,35 +50,35 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same with this partition.
+    /// Sets the partition.
     #[must_use]
     pub fn partition(mut self, partition: Partition) -> Options {
         self.partition = Some(partition);
         self
     }
 
-    /// The same with this math mode.
+    /// Sets the math mode.
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Options {
         self.precision = precision;
         self
     }
 
-    /// The same with batch-invariant kernels, or not.
+    /// Sets whether kernels are batch-invariant.
     #[must_use]
     pub fn batch_invariant(mut self, batch_invariant: bool) -> Options {
         self.batch_invariant = batch_invariant;
         self
     }
 
-    /// The same with this layout of the output.
+    /// Sets the layout of the output.
     #[must_use]
     pub fn output_layout(mut self, layout: Layout) -> Options {
         self.output_layout = Some(layout);
         self
     }
 
-    /// The options of producers.
+    /// Returns the options of fused convolutions.
     pub(super) const fn fused(&self) -> FusedOptions {
         FusedOptions {
             precision: self.precision,

@@ -1,4 +1,4 @@
-//! What a producer leaves to its epilogue.
+//! The output that a producer passes to its epilogue.
 
 use crate::operators::Convolved;
 use crate::operators::fused::RowMoments;

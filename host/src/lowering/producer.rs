@@ -25,7 +25,7 @@ use launch_config::norm::NormGeometry;
 pub(super) enum Producer {
     /// One kernel for the whole region, as in problem 85.
     OneLaunch2d(OneLaunch2d),
-    /// The same, as in problem 79.
+    /// One kernel for the whole region, as in problem 79.
     OneLaunch3d(OneLaunch3d),
     /// A convolution from NHWC to NHWC as a matrix product of its windows on tensor cores.
     Gemm(PlainGemm),
@@ -33,20 +33,21 @@ pub(super) enum Producer {
     ImplicitGemm(Gemm),
     /// A depthwise convolution on FMA units.
     Depthwise(DepthwiseGeometry),
-    /// The same of a channels-last tensor.
+    /// A depthwise convolution of a channels-last tensor.
     DepthwiseNhwc(NhwcKernel),
     /// A convolution of a channels-last tensor with few filters, on FMA units.
     DirectNhwc(ConvNhwcGeometry),
-    /// A convolution by the kernels of its operator, on FMA units.
+    /// A convolution with the kernels of its operator, on FMA units.
     Direct,
-    /// A transposed convolution, by convolutions of its phases.
+    /// A transposed convolution, as convolutions of its phases.
     Transposed(Transposed),
-    /// The region's input, or its only layer by its operator's own kernels.
+    /// The region's input, or its only layer with the kernels of its operator.
     Tensor,
 }
 
 impl Producer {
-    /// The moments that it leaves of a norm's row of so many channels; none where it leaves none.
+    /// The number of moments that the producer writes for a norm's row with this number of channels; `None`
+    /// if it writes no moments.
     pub(super) fn moments_of_row(&self, row_channels: u32) -> Option<u64> {
         match self {
             Producer::ImplicitGemm(gemm) => Some(gemm.moments_of_row(row_channels)),
@@ -63,7 +64,7 @@ impl Producer {
     }
 }
 
-/// The configuration in words; empty where there is nothing to choose.
+/// Formats the configuration; empty for a producer without a choice.
 impl fmt::Display for Producer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,8 +1,8 @@
-//! Convolutions whose results are reduced before they are written: by a pool of windows that lie side by
-//! side, or over channels, space, or both.
+//! Convolutions whose results are reduced before they are written: by a pool with adjacent windows, or over
+//! channels, space, or both.
 //!
-//! A tile reduces windows of up to eight rows and columns, and up to 16 neighbouring filters. What is left,
-//! such as windows of several slices, or all of an image, is reduced by further launches.
+//! A tile reduces windows of up to eight rows and columns, and up to 16 neighbouring filters. Further
+//! launches reduce the rest, such as windows of several slices, or whole images.
 
 use launch_config::Refusal;
 use launch_config::conv_transpose::reduced;
@@ -24,7 +24,7 @@ use crate::operators::conv_transpose::Transposed;
 use crate::operators::implicit_gemm::Gemm;
 use crate::operators::reduction::Steps;
 
-/// The rows and the columns of windows of which a reduction over space is made.
+/// The rows and columns of the windows into which a reduction over space is divided.
 const WINDOW_OF_SPACE: [usize; 2] = [4, 8];
 
 /// The refusal of other reductions.
@@ -37,15 +37,15 @@ struct Target {
     operation: ReductionOp,
     /// The operation on the results of a tile.
     in_tiles: ResultReduction,
-    /// What a sum is divided by.
+    /// The divisor of a sum.
     divisor: f32,
     over: Over,
 }
 
-/// The values that become one.
+/// The values that are reduced to one.
 #[derive(Debug, Clone, Copy)]
 enum Over {
-    /// Those of windows, of which the output has so many. Images are one voxel deep.
+    /// The values of a window; `output` is the number of windows per axis. Images are one voxel deep.
     Windows {
         window: [usize; 3],
         output: [usize; 3],
@@ -55,7 +55,7 @@ enum Over {
 }
 
 impl Target {
-    /// The reduction at the end of an epilogue, of results with so many axes.
+    /// Returns the reduction at the end of an epilogue, of results with this number of axes.
     fn of(epilogue: &Epilogue, axes: usize) -> Result<Self, Refusal> {
         let expected = "a pool or a reduction as the last layer";
         let other_layers = Refusal::Layers { expected };
@@ -82,7 +82,7 @@ impl Target {
             let [input, window] = [pool.input[axis], window[axis]];
             let [whole, all] = [input / window, input.div_ceil(window)];
             let output = pool.output[axis];
-            // Of a partial window the sum is not divided by the same number.
+            // The sum of a partial window has another divisor.
             let is_whole = output == whole || output == all && operation == ReductionOp::Max;
             (pool.stride[axis] == window || output == 1)
                 && pool.padding[axis] == 0
@@ -138,8 +138,8 @@ impl Target {
     }
 }
 
-/// The results that are reduced: of so many samples and channels, of these extents. A channel has a filter
-/// for each phase of the strides.
+/// The results to be reduced: samples, channels, and extents. A channel has one filter for each phase of the
+/// strides.
 struct Results {
     n: usize,
     channels: usize,
@@ -147,10 +147,10 @@ struct Results {
     output: [usize; 3],
 }
 
-/// A reduction as that of tiles, and what is left.
+/// A reduction, divided into a part within tiles and further launches.
 struct Tiling {
     reduced: ReducedResults,
-    /// Positions of each phase that windows need.
+    /// The positions of each phase that the windows need.
     positions: [usize; 3],
     further: Option<Further>,
 }
@@ -174,7 +174,7 @@ impl Tiling {
                 if each.iter().any(|&axis| window[axis] % stride[axis] != 0) {
                     return Err(Refusal::Needs("windows of whole strides"));
                 }
-                // Some phases of a partial window are beyond the output, where the tile would take them.
+                // A partial window of phases would include phases beyond the output.
                 let is_partial = |&axis: &usize| windows[axis] * window[axis] > output[axis];
                 if phases > 1 && each.iter().any(is_partial) {
                     return Err(Refusal::Needs("whole windows of phases"));
@@ -186,7 +186,7 @@ impl Tiling {
                 space,
             } => {
                 if phases > 1 {
-                    // Slower than the kernels of reductions (docs/tuning.md).
+                    // Slower than the kernels of reductions (`docs/tuning.md`).
                     return Err(Refusal::Needs("a pool behind phases"));
                 }
                 let most = |axis: usize| all[axis].next_power_of_two();
@@ -206,7 +206,7 @@ impl Tiling {
         let positions = each.map(|axis| all[axis].min(windows[axis] * pixels[axis]));
         let written_channels = channels.div_ceil(of_channels);
         let [slices, height, width] = [positions[0], windows[1], windows[2]];
-        // What is left to reduce, and the shape in which it is written.
+        // The reduction that remains after the tiles, and the shape in which tiles write.
         let pass = match target.over {
             Over::Windows { .. } => Pass::new(n * channels * windows[0], pixels[0], height * width),
             Over::Axes {
@@ -247,7 +247,7 @@ impl Tiling {
     }
 }
 
-/// The epilogue in front of the reduction, of a region that reads and writes NCHW.
+/// Returns the epilogue before the reduction, for a region that reads and writes NCHW.
 fn store(region: &Region<'_>, epilogue: &Epilogue) -> Result<Store, Refusal> {
     let mut in_front = epilogue.clone();
     in_front.reduce = None;
@@ -258,10 +258,10 @@ fn store(region: &Region<'_>, epilogue: &Epilogue) -> Result<Store, Refusal> {
     Ok(store)
 }
 
-/// What a kernel breaks that does not store results through a list.
+/// The refusal of a kernel that cannot store results through the list.
 pub(super) const LIST: Refusal = Refusal::Needs("a list that is applied beside the accumulators");
 
-/// A convolution and a reduction behind it, as an implicit GEMM with what is in front of the reduction.
+/// Returns a convolution followed by a reduction, as an implicit GEMM with the epilogue before the reduction.
 pub(super) fn convolution(
     region: &Region<'_>,
     conv: &ConvProblem<3>,
@@ -294,7 +294,7 @@ pub(super) fn convolution(
     }
 }
 
-/// The same for a transposed convolution: phases are filters, which are reduced with the pixels.
+/// [`convolution`] for a transposed convolution: phases are filters, which are reduced with the pixels.
 pub(super) fn transposed(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,

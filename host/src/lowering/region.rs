@@ -1,4 +1,4 @@
-//! Regions, and what rows of the [table](super::table) answer about them.
+//! Regions, and the facts about how their kernels were chosen.
 
 use std::fmt;
 
@@ -9,37 +9,37 @@ use op_spec::Layout;
 
 use crate::device::{DType, DeviceProperties, Order};
 
-/// What a graph is lowered for.
+/// The problem and the conditions for which a graph is lowered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Query<'a> {
     pub(crate) graph: &'a Graph,
     pub(crate) problem: &'a GraphProblem,
     pub(crate) dtype: DType,
-    /// How the graph's inputs lie in memory, the first one first. Others are dense.
+    /// The memory orders of the graph's inputs, the first input's first. Missing entries mean dense.
     pub(crate) orders: &'a [Order],
-    /// The element types and orders of the parameters that each run is given, in the order of the graph's
-    /// table; none where the parameters are kept.
+    /// The element types and orders of the parameters that are passed to each run, in the order of the
+    /// graph's table; empty if the program keeps the parameters.
     pub(crate) given: &'a [(DType, Order)],
     pub(crate) properties: &'a DeviceProperties,
     pub(crate) options: &'a Options,
 }
 
-/// Some layers that are to be computed together: each takes what the one before it gives, which nothing but
-/// they takes.
+/// A chain of layers that are computed together. Each layer reads the output of the layer before it, and
+/// nothing outside of the region reads the outputs in between.
 #[derive(Debug)]
 pub(super) struct Region<'a> {
     pub(super) of: Query<'a>,
     pub(super) layers: &'a [usize],
-    /// Nothing where the layers have none.
+    /// The normal form; `None` if the layers do not have one together.
     pub(super) form: Option<NormalForm>,
-    /// The layout of its input: the graph's, or what the region writes that gives it.
+    /// The layout of the region's input: a graph input's, or the layout that the preceding region writes.
     pub(super) input: Layout,
-    /// The layout that its output should have: that of its input, or of the graph's output.
+    /// The preferred layout of the region's output: the input's, or that of the graph's output.
     pub(super) output: Layout,
 }
 
 impl Region<'_> {
-    /// Whether a pointwise function takes what the region gives, so that a launch for functions follows.
+    /// Whether a pointwise function reads the region's output, so that a launch for functions follows.
     pub(super) fn precedes_function(&self) -> bool {
         let last = self.layers.last().map(|&layer| Operand::Layer(layer));
         let mut layers = self.of.graph.layers().iter().enumerate();
@@ -57,7 +57,7 @@ impl Query<'_> {
         layers.iter().map(operator).collect::<Vec<_>>().join(" ")
     }
 
-    /// How an input of the graph lies in memory.
+    /// The memory order of an input of the graph.
     pub(super) fn order(&self, input: usize) -> Order {
         self.orders.get(input).copied().unwrap_or(Order::Dense)
     }
@@ -74,9 +74,9 @@ impl Query<'_> {
         }
     }
 
-    /// The layout of an input of the graph that has this shape, with a batch. One that is neither is made
-    /// NCHW by a copy. Of one that is both, since it has one channel, the layout that is asked for of the
-    /// output decides.
+    /// The layout of an input of the graph with this shape, including a batch. A copy makes an input NCHW if
+    /// it has neither layout. An input with one channel has both layouts; the requested layout of the output
+    /// then decides.
     pub(super) fn input_layout(&self, input: usize, shape: &[usize]) -> Layout {
         let order = self.order(input);
         if self.problem.is_batched && order == Order::Dense && is_both(shape) {
@@ -85,7 +85,7 @@ impl Query<'_> {
         layout_of(&order, shape)
     }
 
-    /// Whether the layer is a convolution whose padding a launch of its own puts around the input.
+    /// Whether the layer is a convolution whose input is padded by a separate launch.
     pub(super) fn has_explicit_padding(&self, layer: usize) -> bool {
         match &self.problem.steps[layer].problem {
             LayerProblem::Conv1d(conv) => conv.pad.is_some(),
@@ -96,12 +96,12 @@ impl Query<'_> {
     }
 }
 
-/// Whether a dense tensor of this shape, with a batch, lies as in both layouts, since it has one channel.
+/// Whether a dense tensor of this shape, including a batch, has both layouts, because it has one channel.
 fn is_both(shape: &[usize]) -> bool {
     shape.len() > 2 && shape[1] == 1
 }
 
-/// The layout of a tensor of this shape, with a batch.
+/// The layout of a tensor of this shape, including a batch.
 fn layout_of(order: &Order, shape: &[usize]) -> Layout {
     let channels_are_neighbours = |[_, channels, ..]: [i64; 5]| channels == 1;
     match order.strides(shape).is_some_and(channels_are_neighbours) {
@@ -117,7 +117,7 @@ impl Query<'_> {
     }
 }
 
-/// The layout of an output of a graph whose first input has this order. Without a batch it is NCHW.
+/// The layout of an output of a graph whose first input has this order. An output without a batch is NCHW.
 pub(crate) fn output_layout(
     problem: &GraphProblem,
     output: usize,
@@ -135,12 +135,12 @@ pub(crate) fn output_layout(
 }
 
 impl Region<'_> {
-    /// The axes of what its first layer gives, with the batch.
+    /// The number of axes of the first layer's output, including the batch.
     pub(super) fn axes(&self) -> usize {
         self.of.problem.steps[self.layers[0]].output.len()
     }
 
-    /// Whether the region's input lies densely in NHWC.
+    /// Whether the region's input is dense NHWC.
     pub(super) fn is_dense_nhwc(&self) -> bool {
         let first = self.layers[0];
         let shape = &self.of.problem.steps[first].input;
@@ -152,8 +152,8 @@ impl Region<'_> {
             }
     }
 
-    /// Whether the region's input lies as a dense one in NHWC does, and its output may: in both layouts, if
-    /// they have one pixel.
+    /// Whether the region's input is dense NHWC and its output may be NHWC. Tensors with one pixel have both
+    /// layouts.
     pub(super) fn may_be_nhwc(&self) -> bool {
         let first = self.layers[0];
         let [input, output] = [
@@ -171,8 +171,8 @@ impl Region<'_> {
         }
     }
 
-    /// The strides of the region's input, `(n, c, d, h, w)`, where it is not dense NCHW and starts on a
-    /// vector.
+    /// The strides `(n, c, d, h, w)` of the region's input, if it is not dense NCHW and its start is aligned
+    /// to vectors.
     pub(super) fn strides(&self) -> Option<[i64; 5]> {
         let first = self.layers[0];
         let input = &self.of.problem.steps[first].input;
@@ -190,8 +190,8 @@ impl Region<'_> {
         }
     }
 
-    /// Whether each run is given the weight of the convolution `layer`, densely in NHWC and in the type of
-    /// the tensors. No other layer has it.
+    /// Whether the weight of the convolution `layer` is passed to each run, in dense NHWC and in the tensors'
+    /// type, and no other layer uses it.
     pub(super) fn is_given_in_nhwc(&self, layer: usize) -> bool {
         let (graph, given) = (self.of.graph, self.of.given);
         let slot = graph.parameters_of(layer)[0];
@@ -210,7 +210,7 @@ impl Region<'_> {
     }
 }
 
-/// The strides, as volumes, of a dense tensor of one channel that is taken for NHWC.
+/// The strides, as a volume, of a dense tensor of one channel that is treated as NHWC.
 fn nhwc_strides_of_one_channel(shape: &[usize]) -> Option<[i64; 5]> {
     let mut strides = [1; 5];
     let spatial = shape.get(2..).filter(|spatial| spatial.len() <= 3)?;
@@ -219,13 +219,13 @@ fn nhwc_strides_of_one_channel(shape: &[usize]) -> Option<[i64; 5]> {
         strides[place] = step;
         step *= i64::try_from(extent).ok()?;
     }
-    // Axes that the shape lacks have one element.
+    // Axes that the shape lacks have extent 1.
     strides[2..5 - spatial.len()].fill(step);
     strides[0] = step;
     Some(strides)
 }
 
-/// A region, and how its kernels were chosen.
+/// A region, and the reasons for the choice of its kernels.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RegionFacts {
@@ -233,54 +233,54 @@ pub struct RegionFacts {
     pub layers: String,
     /// The name of the value that the region writes; empty in a chain.
     pub value: String,
-    /// The row of the table that does it.
+    /// The row of the table that implements the region.
     pub kernels: &'static str,
-    /// What runs, in words.
+    /// A description of the kernels.
     pub summary: String,
-    /// The layout that the region reads; a copy makes it of any other.
+    /// The layout that the region reads; an input in any other layout is copied.
     pub reads: Layout,
     /// The layout that the region writes.
     pub writes: Layout,
-    /// The configuration of the producer: tile, loader, split-K, schedule. Empty where there is nothing to
+    /// The configuration of the producer: tile, loader, split-K, schedule. Empty if there is nothing to
     /// configure.
     pub config: String,
-    /// The kernels of its launches in every run, in order: copies and padding of inputs, reformats, the
-    /// producer, what combines its moments, the epilogue.
+    /// The kernels that the region launches in every run, in order: copies and padding of inputs, reformats,
+    /// the producer, the combination of its moments, the epilogue.
     pub launches: Vec<&'static str>,
-    /// The kernels that prepare its parameters, once for a model.
+    /// The kernels that prepare the region's parameters, once for a model.
     pub preparations: Vec<&'static str>,
-    /// Bytes of what the region reads and writes, its parameters included, each once.
+    /// The bytes that the region reads and writes, including parameters, each counted once.
     pub bytes: u64,
-    /// Operations of its convolutions.
+    /// The floating-point operations of its convolutions, two for each multiply-add.
     pub flop: u64,
-    /// The least time that the device allows for these by its data sheet, without what a launch takes.
-    /// Nothing where its rates are not known.
+    /// A lower bound of the run time in seconds, by the device's data sheet, without the time of a launch.
+    /// `None` if the device's rates are unknown.
     pub least_s: Option<f64>,
-    /// The rows that were asked, from top to bottom. Those for other layers are left out.
+    /// The rows that were tried, from top to bottom, without those for other kinds of layers.
     pub considered: Vec<Considered>,
 }
 
-/// What a row of the table answered.
+/// A row's verdict on some layers.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Considered {
-    /// The operators of the layers that it was asked for: those of the region, or more.
+    /// The operators of the layers that the row was tried on: those of the region, or more.
     pub layers: String,
-    /// The row.
+    /// The name of the row.
     pub kernels: &'static str,
-    /// Its answer.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// An answer of a row of the table.
+/// The verdict of a row of the table.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It does the region.
+    /// The row implements the region.
     Taken,
-    /// It could do the region, but there is a better one: why.
+    /// The row could implement the region, but another row is better: the reason.
     Passed(String),
-    /// It cannot do the region: the rule that is broken.
+    /// The row cannot implement the region: the broken rule.
     Refused(String),
 }
 

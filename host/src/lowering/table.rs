@@ -26,26 +26,26 @@ use crate::operators::implicit_gemm::Gemm as ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 
-/// A region with all decisions about it.
+/// A region with all decisions about its kernels.
 #[derive(Debug)]
 pub(super) struct Lowered {
     pub(super) producer: Producer,
     pub(super) plan: Plan,
-    /// The moments that the producer leaves for a norm.
+    /// The moments that the producer writes for a norm.
     pub(super) moments: Option<RowMoments>,
-    /// The layouts that the producer reads and that the epilogue writes. The region begins with a reformat
-    /// where its input has another one.
+    /// The layout that the producer reads, and the layout that the epilogue writes. If the region's input has
+    /// another layout, the region begins with a reformat.
     pub(super) reads: Layout,
     pub(super) writes: Layout,
 }
 
 impl Lowered {
-    /// A producer that leaves no moments.
+    /// A region whose producer writes no moments.
     fn without_moments(producer: Producer, plan: Plan) -> Self {
         Self::with_moments(producer, plan, None)
     }
 
-    /// The same for one that perhaps leaves some.
+    /// A region whose producer may write moments.
     fn with_moments(producer: Producer, plan: Plan, moments: Option<RowMoments>) -> Self {
         let [reads, writes] = match &producer {
             Producer::ImplicitGemm(gemm) => [gemm.reads(), gemm.writes()],
@@ -68,7 +68,7 @@ impl Lowered {
         }
     }
 
-    /// The same for kernels that read and write single elements, in whatever layout.
+    /// Sets both layouts, for kernels that read and write single elements in any layout.
     fn in_layout(self, layout: Layout) -> Self {
         Self {
             reads: layout,
@@ -77,7 +77,7 @@ impl Lowered {
         }
     }
 
-    /// The batch norm whose constants the producer makes itself.
+    /// The batch norm whose gain and shift the producer computes itself.
     pub(super) fn folded_by_producer(&self) -> Option<(usize, BatchNormProblem)> {
         match (&self.producer, &self.plan) {
             (Producer::Gemm(_) | Producer::DepthwiseNhwc(_), Plan::Store(store)) => {
@@ -87,7 +87,7 @@ impl Lowered {
         }
     }
 
-    /// The configuration, in words.
+    /// A description of the configuration.
     pub(super) fn config(&self) -> String {
         let config = self.producer.to_string();
         match self.moments.map(|moments| moments.combining) {
@@ -97,7 +97,7 @@ impl Lowered {
         }
     }
 
-    /// Whether the row, which can implement `region`, is preferred to the rows below, or why not.
+    /// Whether the row that implements `region` is preferred to the rows below it; otherwise the reason.
     pub(super) fn pays(&self, region: &Region<'_>) -> Result<(), &'static str> {
         match &self.producer {
             Producer::OneLaunch3d(launch)
@@ -132,9 +132,9 @@ impl Lowered {
 pub(super) struct Row {
     /// The row's name in partitions.
     pub(super) name: &'static str,
-    /// The regions that it implements, in words; `can_implement` knows them exactly.
+    /// A description of the regions that it implements; `can_implement` has the exact rules.
     pub(super) implements: &'static str,
-    /// The producer's kernels, in words.
+    /// A description of the producer's kernels.
     pub(super) summary: &'static str,
     pub(super) can_implement: fn(&Row, &Region<'_>, &NormalForm) -> Result<Lowered, Refusal>,
 }
@@ -147,7 +147,7 @@ impl Row {
         }
     }
 
-    /// The kernels of producer and epilogue, in words.
+    /// A description of the kernels of producer and epilogue.
     pub(super) fn summary(&self, plan: &Plan) -> String {
         match plan.summary() {
             "" => self.summary.to_owned(),
@@ -357,7 +357,7 @@ pub(super) const TABLE: [Row; 10] = [
                 _ => Layout::Nchw,
             };
             let reads = match plan {
-                // One pixel is in both layouts.
+                // A tensor with one pixel has both layouts.
                 Plan::Pixels(_) => Layout::Nhwc,
                 _ => layout,
             };
@@ -379,8 +379,8 @@ pub(super) const TABLE: [Row; 10] = [
     },
 ];
 
-/// A convolution with moments, and the plan behind its norm. `choose` gives the convolution's configuration,
-/// for the windows in which it pools (if any) and the channels of a row of the norm.
+/// Lowers a convolution with moments and the plan after its norm. `choose` returns the convolution's
+/// configuration for the windows that it pools (if any) and the channels of a norm's row.
 fn behind_moments(
     region: &Region<'_>,
     form: &NormalForm,
@@ -406,8 +406,8 @@ fn behind_moments(
     Ok(Lowered::with_moments(producer, plan, moments))
 }
 
-/// The moments of a norm's row, and the launches that combine them. The kernel that normalises combines few
-/// moments itself.
+/// Returns the moments of a norm's row, and the launches that combine them. A few moments are combined by the
+/// normalising kernel itself.
 fn moments(
     region: &Region<'_>,
     producer: &Producer,

@@ -17,9 +17,9 @@ use super::region::Region;
 use crate::operators::conv_transpose::{ClassKernels, Transposed};
 use crate::operators::implicit_gemm::Gemm;
 
-/// The kernels of a transposed convolution: for each class the first rows above that implement its
-/// convolution and pay. All classes read one layout and write one. Outputs go through `store`; where
-/// convolutions that write the output do not apply it, it is refused.
+/// Returns the kernels of a transposed convolution: for each class, the first rows of the table that
+/// implement its convolution and pay. All classes read one layout and write one layout. Convolutions that
+/// write the output must apply `store`; otherwise the region is refused.
 pub(super) fn transposed(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,
@@ -53,8 +53,8 @@ pub(super) fn transposed(
     unreachable!("every kernel reads and writes NCHW")
 }
 
-/// The kernels, if they apply what outputs go through: a launch of its own for that is faster than one that
-/// could interleave as well.
+/// Returns the kernels if they apply the store. Otherwise a separate launch for it is faster than a launch
+/// that also interleaves.
 fn stored(transposed: Transposed, region: &Region<'_>) -> Result<Transposed, Refusal> {
     match transposed.is_stored(region.of.dtype) {
         true => Ok(transposed),
@@ -62,8 +62,8 @@ fn stored(transposed: Transposed, region: &Region<'_>) -> Result<Transposed, Ref
     }
 }
 
-/// The same by implicit GEMMs that shuffle their results into the output, of an input that has these strides
-/// if it is not dense NCHW, where that is possible and one of them pays for the layout of its input.
+/// Returns implicit GEMMs that shuffle their results into the output, if that is possible and at least one of
+/// them pays for its input's layout. `strides` are the strides of an input that is not dense NCHW.
 fn shuffled(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,
@@ -85,9 +85,9 @@ fn shuffled(
     pays.get().then_some(transposed)
 }
 
-/// The kernels of one of its convolutions, of an input that has these strides if it is not dense NCHW, to
-/// results that go through this list. Where the input is reformatted already, an implicit GEMM need not pay
-/// for that.
+/// Returns the kernels of one class's convolution, whose results go through `list`. `strides` are the strides
+/// of an input that is not dense NCHW. If the input is already reformatted, an implicit GEMM need not pay for
+/// it.
 fn class_kernels(
     region: &Region<'_>,
     conv: &ConvProblem<3>,

@@ -8,23 +8,23 @@ use super::region::Query;
 use crate::device::DType;
 use crate::operators::Precision;
 
-/// What layers move and compute at the least.
+/// The minimal memory traffic and computation of some layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// Bytes of what is read from elsewhere, of parameters, and of what others read, each once.
+    /// The bytes of inputs from outside, of parameters, and of outputs that others read, each counted once.
     pub(crate) bytes: u64,
-    /// Operations of the convolutions' products.
+    /// The floating-point operations of the convolutions, two for each multiply-add.
     pub(crate) flop: u64,
 }
 
 impl Work {
-    /// That of a whole graph.
+    /// The work of a whole graph.
     pub(crate) fn of_all(graph: &Graph, problem: &GraphProblem, dtype: DType) -> Work {
         let all: Vec<usize> = (0..graph.layers().len()).collect();
         Work::of(graph, problem, dtype, (&all, &problem.outputs))
     }
 
-    /// That of `layers`, in ascending order, of which others take what those of `written` give.
+    /// The work of `layers`, in ascending order. Others read the outputs of the layers `written`.
     pub(crate) fn of(
         graph: &Graph,
         problem: &GraphProblem,
@@ -47,7 +47,7 @@ impl Work {
         let written = written
             .iter()
             .map(|&layer| &problem.steps[layer].output[..]);
-        // Each can be counted, but perhaps not all together.
+        // Each product fits 64 bits, but the sum may not.
         let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
         let values = read.chain(parameters).chain(written).map(elements);
         let values = values.fold(0, u64::saturating_add);
@@ -72,8 +72,8 @@ impl Work {
 }
 
 impl Query<'_> {
-    /// The least time that the device allows for this by its data sheet, where its rates are known. An
-    /// accurate product of f32 is three of 16-bit operands.
+    /// Returns a lower bound of the time in seconds, by the device's data sheet, if its rates are known. An
+    /// accurate f32 product counts as three products of 16-bit operands.
     pub(crate) fn least_s(&self, work: Work) -> Option<f64> {
         let products = match (self.dtype, self.options.precision) {
             (DType::F32, Precision::Accurate) => 3,

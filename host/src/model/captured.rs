@@ -10,8 +10,8 @@ use super::Plan;
 use crate::device::{GpuGraph, Tensor};
 use crate::error::{InputsError, Result};
 
-/// A plan with its inputs and output as one CUDA graph: a replay costs the host one call, however many
-/// launches it has.
+/// A plan with its inputs and output as one CUDA graph. A replay costs the host one call, for any number of
+/// launches.
 ///
 /// Made by [`Plan::capture`]. It owns all memory that the graph refers to; dropping it waits for the last
 /// replay.
@@ -38,10 +38,10 @@ use crate::error::{InputsError, Result};
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 pub struct Captured {
-    // Dropped first: it waits for what it works on.
+    // The graph is dropped first, because dropping it waits for work on the other fields.
     pub(super) graph: GpuGraph,
     pub(super) plan: Plan,
-    /// In the graph's order, the first one first.
+    /// The tensors of all inputs, in the graph's order.
     pub(super) inputs: Vec<Tensor>,
     pub(super) outputs: Vec<Tensor>,
 }
@@ -61,11 +61,11 @@ impl Captured {
         self.inputs[0].overwrite((CAPTURED, "input"), values)
     }
 
-    /// The same for the further input of this name.
+    /// Overwrites the further input of this name, like [`write`](Self::write).
     ///
     /// # Errors
-    /// [`InputsError::Unknown`](crate::InputsError::Unknown); of that input, those of [`write`](Self::write),
-    /// as [`NamedInput`](crate::Error::NamedInput).
+    /// [`InputsError::Unknown`](crate::InputsError::Unknown); the errors of [`write`](Self::write) for that
+    /// input, as [`NamedInput`](crate::Error::NamedInput).
     pub fn write_input<S: Data<Elem = f32>, D: Dimension>(
         &mut self,
         name: &str,
@@ -95,13 +95,13 @@ impl Captured {
         self.graph.launch()
     }
 
-    /// The output of the last replay, the first one if there are several. A replay refuses to write to it
-    /// while a clone of it is held.
+    /// Returns the first output of the last replay. A replay refuses to overwrite it while a clone of it
+    /// exists.
     pub fn output(&self) -> &Tensor {
         &self.outputs[0]
     }
 
-    /// All outputs of the last replay, in the order of [`Graph::outputs`].
+    /// Returns all outputs of the last replay, in the order of [`Graph::outputs`].
     pub fn outputs(&self) -> &[Tensor] {
         &self.outputs
     }

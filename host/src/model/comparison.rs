@@ -1,4 +1,4 @@
-//! A device's results beside the CPU's.
+//! Comparison of a device's results with the CPU's.
 
 use std::fmt;
 
@@ -12,23 +12,23 @@ use crate::parameters::Parameters;
 
 const OPERATOR: &str = "model";
 
-/// How far results may be from what is expected: `|actual - expected| <= atol + rtol * |expected|`, the rule
-/// of [`torch.testing.assert_close`](https://docs.pytorch.org/docs/stable/testing.html). Equal infinities are
-/// close. Exhaustive: the rule has no other numbers.
+/// A tolerance for results: `|actual - expected| <= atol + rtol * |expected|`, the rule of
+/// [`torch.testing.assert_close`](https://docs.pytorch.org/docs/stable/testing.html). Equal infinities are
+/// close. The struct is exhaustive, because the rule has no other parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
-    /// The absolute part.
+    /// The absolute tolerance.
     pub atol: f64,
-    /// The part relative to what is expected.
+    /// The tolerance relative to the expected value.
     pub rtol: f64,
     /// Whether NaN is close to NaN.
     pub equal_nan: bool,
 }
 
 impl Tolerance {
-    /// The defaults of `torch.testing.assert_close` for results of this element type. They allow for some
-    /// roundings, not for sums of thousands of terms that cancel; and in f16 and bf16 not for what kernels
-    /// store between launches, where the CPU keeps f32.
+    /// Returns the defaults of `torch.testing.assert_close` for results of this element type. They allow for
+    /// some roundings, but not for sums of thousands of terms that cancel. In f16 and bf16 they do not allow
+    /// for the rounding of values that kernels store between launches; the CPU keeps these in f32.
     #[must_use]
     pub const fn of(dtype: DType) -> Tolerance {
         let rtol = match dtype {
@@ -43,44 +43,44 @@ impl Tolerance {
         }
     }
 
-    /// Whether `actual` is close to `expected`.
+    /// Returns whether `actual` is close to `expected`.
     #[must_use]
     pub fn allows(&self, actual: f64, expected: f64) -> bool {
         if actual.is_nan() && expected.is_nan() {
             return self.equal_nan;
         }
-        // An infinite tolerance would allow anything beside an expected infinity.
+        // With an infinite expected value the tolerance would be infinite and allow any number.
         let is_near = || (actual - expected).abs() <= self.atol + self.rtol * expected.abs();
         actual == expected || (expected.is_finite() && is_near())
     }
 }
 
-/// An element on which two results differ.
+/// An element in which two results differ.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// Where it is.
+    /// The index of the element.
     pub index: Vec<usize>,
-    /// What the device computed.
+    /// The value that the device computed.
     pub actual: f64,
-    /// What the CPU computed.
+    /// The value that the CPU computed.
     pub expected: f64,
-    /// How much they differ: in absolute terms, or by the magnitude of what is expected. Infinite where no
-    /// finite number says it.
+    /// The difference: absolute, or relative to the magnitude of the expected value. Infinite if the
+    /// difference is not a finite number.
     pub amount: f64,
 }
 
-/// How near two results are.
+/// The result of a comparison of two outputs.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Comparison {
-    /// Elements that were compared.
+    /// The number of compared elements.
     pub elements: usize,
-    /// Elements that are not as close as the tolerance asks for.
+    /// The number of elements outside the tolerance.
     pub outside: usize,
-    /// The largest absolute difference; nothing where all elements are equal.
+    /// The largest absolute difference; `None` if all elements are equal.
     pub largest_absolute: Option<Difference>,
-    /// The largest relative difference; nothing where all elements are equal.
+    /// The largest relative difference; `None` if all elements are equal.
     pub largest_relative: Option<Difference>,
 }
 
@@ -105,7 +105,7 @@ impl Comparison {
             }
             let difference = (actual - expected).abs();
             let note = |largest: &mut Option<Difference>, amount: f64| {
-                // Infinite instead of NaN, which `min` drops.
+                // `min` drops NaN, so a NaN amount becomes infinite.
                 let amount = f64::INFINITY.min(amount);
                 if largest.as_ref().is_none_or(|known| known.amount < amount) {
                     *largest = Some(Difference {
@@ -125,7 +125,7 @@ impl Comparison {
         comparison
     }
 
-    /// Whether every element is as close as the tolerance asks for.
+    /// Returns whether every element is within the tolerance.
     #[must_use]
     pub fn is_close(&self) -> bool {
         self.outside == 0
@@ -156,11 +156,11 @@ impl fmt::Display for Comparison {
 }
 
 impl Model {
-    /// Runs the model on these inputs on its device and on the CPU backend, waits for both, and compares: the
-    /// device's results with the CPU's, rounded to the model's element type.
+    /// Runs the model on its device and on the CPU backend, waits for both, and compares the results. The
+    /// CPU's results are rounded to the model's element type.
     ///
-    /// For a first run on a new machine, or with new weights. Values that are not close are in the result,
-    /// not an error.
+    /// Use it for a first run on a new machine, or with new weights. Values outside the tolerance are
+    /// reported in the result, not as an error.
     ///
     /// # Errors
     /// As [`forward_with`](Model::forward_with).
@@ -187,7 +187,7 @@ impl Model {
         self.compare_with(self.parameters()?, inputs.into(), options, tolerance)
     }
 
-    /// Compares with what the CPU makes of these parameters.
+    /// Compares with the CPU's results for these parameters.
     fn compare_with(
         &self,
         parameters: &Parameters,

@@ -26,11 +26,11 @@ use crate::spec::{
 /// output as large as the image and puts an odd element at the end. A separate launch pads the image if
 /// padding is not zeros, or differs between the two sides.
 ///
-/// *Numerics*: as those of a model with this one layer. In f32 tensor cores have the errors of
-/// [`Precision::Accurate`](crate::model::Precision::Accurate); the kernels of the row `direct` are in
-/// the bound of [`ops`](crate::ops#numerics), where `L = c / groups * r * s` and the condition is the
-/// sum of the products' magnitudes and the bias's. The order of a sum depends on the shapes alone.
-/// *NaN* and infinities spread to every output whose window holds them.
+/// *Numerics*: as for a model with this one layer. In f32, tensor cores have the errors of
+/// [`Precision::Accurate`](crate::model::Precision::Accurate). The kernels of the row `direct` meet the bound
+/// of [`ops`](crate::ops#numerics), where `L = c / groups * r * s` and the condition is the sum of the
+/// magnitudes of all products and the bias. The order of a sum depends on the shapes alone. *NaN* and
+/// infinities spread to every output whose window contains them.
 ///
 /// # Errors
 /// [`Error::Spec`]: attributes that PyTorch refuses, such as [`Padding::Same`](crate::spec::Padding) with a
@@ -64,12 +64,12 @@ pub fn conv2d(
     conv2d_with(x, weight, bias, spec, &Options::default())
 }
 
-/// [`conv2d`] by kernels that options choose, as of a model with this one layer. The CPU backend ignores
-/// them. [`Partition::of_layer`](crate::graph::Partition::of_layer) names a row of the table, such as
-/// `direct`.
+/// [`conv2d`] with options for the choice of kernels, as for a model with this one layer. The CPU backend
+/// ignores them. [`Partition::of_layer`](crate::graph::Partition::of_layer) names a row of the kernel table,
+/// such as `direct`.
 ///
 /// # Errors
-/// As there; [`Error::NoKernels`] for a row that cannot do it.
+/// As [`conv2d`]; [`Error::NoKernels`] if the named row does not support the problem.
 pub fn conv2d_with(
     x: &Tensor,
     weight: &Tensor,
@@ -108,7 +108,7 @@ pub fn conv1d(
     conv1d_with(x, weight, bias, spec, &Options::default())
 }
 
-/// [`conv1d`] by kernels that options choose, as [`conv2d_with`].
+/// [`conv1d`] with options for the choice of kernels, as [`conv2d_with`].
 ///
 /// # Errors
 /// As [`conv2d_with`].
@@ -151,7 +151,7 @@ pub fn conv3d(
     conv3d_with(x, weight, bias, spec, &Options::default())
 }
 
-/// [`conv3d`] by kernels that options choose, as [`conv2d_with`].
+/// [`conv3d`] with options for the choice of kernels, as [`conv2d_with`].
 ///
 /// # Errors
 /// As [`conv2d_with`].
@@ -174,11 +174,10 @@ pub fn conv3d_with(
 ///
 /// Without a batch, `x` is `(c, h, w)` and the output `(k, p, q)`.
 ///
-/// *Numerics*: outputs whose positions have the same residue by the stride are an ordinary convolution with
-/// some of the taps. Their numerics are those of [`conv2d`], with the most taps that an output has. On the
-/// CPU device the terms of a sum are added tap by tap.
-/// *NaN* and infinities spread to every output that is a sum of their products. An output without products is
-/// the bias.
+/// *Numerics*: all outputs whose positions have the same residue modulo the stride form an ordinary
+/// convolution with a subset of the taps. Its numerics are those of [`conv2d`], with the largest number of
+/// taps of an output. On the CPU device the terms of a sum are added tap by tap. *NaN* and infinities spread
+/// to every output that sums a product with them. An output without products is the bias.
 ///
 /// # Errors
 /// [`Error::Spec`]: attributes that PyTorch refuses, such as an output padding that neither stride nor
@@ -211,11 +210,11 @@ pub fn conv_transpose2d(
     conv_transpose2d_with(x, weight, bias, spec, &Options::default())
 }
 
-/// [`conv_transpose2d`] by kernels that options choose, as of a model with this one layer. The CPU backend
-/// ignores them.
+/// [`conv_transpose2d`] with options for the choice of kernels, as for a model with this one layer. The CPU
+/// backend ignores them.
 ///
 /// # Errors
-/// As there; [`Error::NoKernels`] for a row that cannot do it.
+/// As [`conv_transpose2d`]; [`Error::NoKernels`] if the named row does not support the problem.
 pub fn conv_transpose2d_with(
     x: &Tensor,
     weight: &Tensor,
@@ -254,7 +253,7 @@ pub fn conv_transpose1d(
     conv_transpose1d_with(x, weight, bias, spec, &Options::default())
 }
 
-/// [`conv_transpose1d`] by kernels that options choose, as [`conv_transpose2d_with`].
+/// [`conv_transpose1d`] with options for the choice of kernels, as [`conv_transpose2d_with`].
 ///
 /// # Errors
 /// As [`conv_transpose2d_with`].
@@ -298,7 +297,7 @@ pub fn conv_transpose3d(
     conv_transpose3d_with(x, weight, bias, spec, &Options::default())
 }
 
-/// [`conv_transpose3d`] by kernels that options choose, as [`conv_transpose2d_with`].
+/// [`conv_transpose3d`] with options for the choice of kernels, as [`conv_transpose2d_with`].
 ///
 /// # Errors
 /// As [`conv_transpose2d_with`].
@@ -317,11 +316,10 @@ pub fn conv_transpose3d_with(
 /// *Shapes*: `x` is `(n, c)` or `(c)`, `weight` `(k, c)`, `bias`, optional, `(k)`; the output is `(n, k)` or
 /// `(k)`.
 ///
-/// *Numerics*: those of [`conv2d`] with one tap.
-/// *NaN* and infinities spread to all outputs of their sample.
+/// *Numerics*: as [`conv2d`] with one tap. *NaN* and infinities spread to all outputs of their sample.
 ///
 /// # Errors
-/// [`Error::Spec`]: other channels than those of `weight`. [`Error::DTypeMismatch`],
+/// [`Error::Spec`] if the number of channels differs from that of `weight`. [`Error::DTypeMismatch`],
 /// [`Error::DeviceMismatch`].
 ///
 /// # Examples
@@ -345,7 +343,7 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     linear_with(x, weight, bias, &Options::default())
 }
 
-/// [`linear`] by kernels that options choose, as [`conv2d_with`].
+/// [`linear`] with options for the choice of kernels, as [`conv2d_with`].
 ///
 /// # Errors
 /// As [`conv2d_with`].
@@ -370,7 +368,7 @@ pub fn linear_with(
     })
 }
 
-/// The common implementation of all convolutions but transposed ones.
+/// The common implementation of all convolutions that are not transposed.
 fn run<const D: usize>(
     layer: fn(ConvLayer<D>) -> Layer,
     x: &Tensor,
@@ -390,7 +388,7 @@ where
     })
 }
 
-/// The same for transposed ones.
+/// The common implementation of all transposed convolutions.
 fn run_transposed<const D: usize>(
     layer: fn(ConvTransposeLayer<D>) -> Layer,
     x: &Tensor,
@@ -411,7 +409,7 @@ where
     })
 }
 
-/// A layer of `x`, which has a batch, with its problem.
+/// Runs a layer, given with its problem, on `x`, which has a batch.
 fn run_layer(
     (layer, problem): (Layer, LayerProblem),
     x: &Tensor,

@@ -1,4 +1,4 @@
-//! What was chosen, why, and what will be launched.
+//! Explanations of the chosen kernels and their launches.
 
 use std::fmt;
 
@@ -15,12 +15,12 @@ use crate::error::Result;
 use crate::lowering::{self, Chosen, Considered, Query, RegionFacts, Verdict, Work};
 use crate::program::{Program, Step};
 
-/// Seconds that a launch takes at the least.
+/// The shortest time of a launch, in seconds.
 const LAUNCH_S: f64 = 5e-6;
 
-/// Why a model runs as it does on inputs of one shape. Displays as a table. Made by
-/// [`Model::explain`](crate::Model::explain), [`Model::explain_for`](crate::Model::explain_for) and
-/// [`Plan::explain`](crate::Plan::explain).
+/// The kernels that a model runs on inputs of one shape, with the reasons for the choice. Displays as a
+/// table. Made by [`Model::explain`](crate::Model::explain),
+/// [`Model::explain_for`](crate::Model::explain_for) and [`Plan::explain`](crate::Plan::explain).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -29,18 +29,18 @@ pub struct Explanation {
     pub layers: String,
     /// Shape of the first input.
     pub input: Vec<usize>,
-    /// The further inputs, with the shapes that follow.
+    /// The further inputs, with the shapes that follow from the first input's.
     pub inputs: Vec<GraphInput>,
     /// Shape of the output.
     pub output: Vec<usize>,
     /// Element type of input, output and parameters.
     #[serde(serialize_with = "shown")]
     pub dtype: DType,
-    /// What the graph computes, if its layers have a normal form together.
+    /// The normal form of the graph's computation, if all layers together have one.
     pub normal_form: Option<String>,
-    /// What kernels were chosen by.
+    /// The device properties for which kernels were chosen.
     pub properties: DeviceProperties,
-    /// The regions: layers that are computed together.
+    /// The regions: groups of layers that run together.
     #[serde(serialize_with = "regions")]
     pub regions: Vec<RegionFacts>,
     /// The launches, in order.
@@ -49,11 +49,11 @@ pub struct Explanation {
     pub workspace_bytes: u64,
     /// Bytes of inputs, output and parameters, each once.
     pub bytes: u64,
-    /// Operations of the convolutions, and of those that an accurate f32 product is made of.
+    /// Floating-point operations of the convolutions, two for each multiply-add.
     pub flop: u64,
-    /// The least time that the device allows by its data sheet: all bytes once through memory, or the
-    /// multiply-adds (three for an accurate product of f32), whichever is longer, and 5 us for being launched
-    /// at all. Nothing where its rates are not known.
+    /// A lower bound of the run time, in seconds, from the device's data sheet. It is the longest of three:
+    /// all bytes once through memory, the multiply-adds (three times as many for accurate f32), and 5 us for
+    /// a launch. `None` if the device's rates are unknown.
     pub least_s: Option<f64>,
 }
 
@@ -63,13 +63,13 @@ pub struct Explanation {
 pub struct LaunchFacts {
     /// The kernel's symbol.
     pub kernel: &'static str,
-    /// Blocks.
+    /// The number of blocks of the grid.
     pub blocks: u64,
-    /// Threads of a block.
+    /// The number of threads of a block.
     pub threads: u32,
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// Bytes that it must at least read and write, by its own account.
+    /// A lower bound of the bytes that the launch reads and writes, as the operator declares it.
     pub bytes_moved: u64,
 }
 
@@ -109,13 +109,13 @@ fn regions<S: Serializer>(regions: &[RegionFacts], serializer: S) -> Result<S::O
 }
 
 impl Explanation {
-    /// What would run a graph with parameters, inputs and output of this element type, for a first input of
-    /// this shape, on a device of these properties, and why. It follows from these arguments alone: nothing
-    /// is computed, and there need not be a device.
+    /// Returns the kernels that would run a graph whose parameters, inputs and output have this element type,
+    /// for a first input of this shape, on a device of these properties. The result depends on these
+    /// arguments alone: nothing is computed, and the device need not be present.
     ///
     /// # Errors
     /// [`Error::Graph`](crate::Error::Graph) for an input that the graph refuses;
-    /// [`Error::NoKernels`](crate::Error::NoKernels) for a partition that no kernels do.
+    /// [`Error::NoKernels`](crate::Error::NoKernels) for a partition that no kernels implement.
     ///
     /// # Examples
     /// ```
@@ -150,8 +150,8 @@ impl Explanation {
         Explanation::of_query(query, &vec![dtype; graph.parameters().len()])
     }
 
-    /// What would run by this query with parameters that are stored as these element types, in the order of
-    /// the graph's table.
+    /// Explains a query with parameters that are stored as these element types, in the order of the graph's
+    /// table.
     pub(super) fn of_query(query: Query<'_>, stored: &[DType]) -> Result<Explanation> {
         let (chosen, program) = planned(query, stored)?;
         Ok(Explanation::new(query, chosen, &program))
@@ -190,8 +190,8 @@ impl Explanation {
     }
 }
 
-/// Calls `f` with the query of a graph whose first input has this shape and lies in memory as if its axes
-/// came in the order `axes`, the outermost first, and whose further ones are dense.
+/// Calls `f` with a query of a graph. The first input has this shape, and lies in memory as if its axes came
+/// in the order `axes`, outermost first. The further inputs are dense.
 #[cfg(any(test, feature = "lab"))]
 fn with_axes<R>(
     graph: &Graph,
@@ -216,8 +216,8 @@ fn with_axes<R>(
     f(query, &vec![dtype; graph.parameters().len()])
 }
 
-/// What would run on a first input of this shape that lies in memory as if its axes came in the order `axes`,
-/// the outermost first, and on further ones that are dense, on a device of these properties.
+/// Explains a first input of this shape on a device of these properties. It lies in memory as if its axes
+/// came in the order `axes`, outermost first. The further inputs are dense.
 ///
 /// # Errors
 /// As [`Explanation::of`].
@@ -234,11 +234,11 @@ pub fn explain_axes(
     with_axes(graph, dtype, input, axes, options, properties, explain)
 }
 
-/// The launches of [`explain_axes`], a line each: kernel, grid, block, shared memory, and all arguments.
-/// Numbers stand for addresses.
+/// Returns the launches of [`explain_axes`], a line each: kernel, grid, block, shared memory, and all
+/// arguments. Numbers stand for addresses.
 ///
 /// # Errors
-/// As there.
+/// As [`explain_axes`].
 #[cfg(any(test, feature = "lab"))]
 pub fn launches_axes(
     graph: &Graph,
@@ -256,7 +256,7 @@ pub fn launches_axes(
     with_axes(graph, dtype, input, axes, options, properties, launches)
 }
 
-/// The regions that are chosen for a query, and their program, which has no parameters.
+/// Chooses the regions of a query and builds their program, without parameters.
 fn planned(query: Query<'_>, stored: &[DType]) -> Result<(Vec<Chosen>, Program)> {
     let device = Device::cpu();
     for (parameter, &dtype) in query.graph.parameters().iter().zip(stored) {
@@ -268,8 +268,8 @@ fn planned(query: Query<'_>, stored: &[DType]) -> Result<(Vec<Chosen>, Program)>
     Ok((chosen, program))
 }
 
-/// The kernels of a model's launches for inputs of these shapes that are dense, in order. Of a program that
-/// ran, it takes no more than looking it up.
+/// Returns the kernels of a model's launches, in order, for dense inputs of these shapes. For a program that
+/// already ran this is only a look-up.
 ///
 /// # Errors
 /// As [`Model::explain`].

@@ -22,11 +22,11 @@ const OPERATOR: &str = "model";
 
 /// A graph of layers with its parameters on a device, ready to run. Cloning gives the same model.
 ///
-/// *Shapes*: those of the graph, see [`Graph::problem`].
+/// *Shapes*: as the graph's, see [`Graph::problem`].
 ///
-/// *Numerics*, *NaN*: those of the operators in [`ops`](crate::ops); options differ in rounding alone.
+/// *Numerics*, *NaN*: as the operators' in [`ops`](crate::ops); options affect only rounding.
 ///
-/// On the CPU device the ndarray backend runs, whatever the options.
+/// On the CPU device the ndarray backend runs, with any options.
 ///
 /// # Examples
 /// ```
@@ -54,22 +54,22 @@ pub struct Model {
 
 struct Shared {
     graph: Graph,
-    /// The parameters on the host. Those of a model made of tensors are copied when they are first needed.
+    /// The parameters on the host. A model made of tensors copies them when they are first needed.
     parameters: OnceLock<Parameters>,
     dtype: DType,
     /// The parameters on the device, in the order of the graph's table.
     tensors: Vec<Tensor>,
-    /// Parameters as fused kernels take them.
+    /// Parameters in the prepared forms that fused kernels read.
     preparations: Preparations,
     programs: Programs,
     pipelines: Pipelines,
 }
 
 impl Model {
-    /// The graph with f32 parameters, uploaded on `stream`.
+    /// Makes a model with f32 parameters, uploaded on `stream`.
     ///
     /// # Errors
-    /// [`Error::Parameters`] for values that are not the graph's parameters; [`Error::OutOfMemory`].
+    /// [`Error::Parameters`] for values that do not match the graph's parameters; [`Error::OutOfMemory`].
     pub fn new(
         stream: &Stream,
         graph: impl AsRef<Graph>,
@@ -78,7 +78,8 @@ impl Model {
         Model::with_dtype(stream, graph, parameters, DType::F32)
     }
 
-    /// The same with parameters, inputs and outputs stored as `dtype`; f32 parameters are rounded to it.
+    /// Makes a model whose parameters, inputs and outputs are stored as `dtype`; f32 parameters are rounded
+    /// to it.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -123,7 +124,7 @@ impl Model {
         }
     }
 
-    /// The graph with parameters as PyTorch initialises them.
+    /// Makes a model whose parameters are initialised as in PyTorch.
     ///
     /// # Errors
     /// [`Error::Parameters`] for parameters that do not fit into memory.
@@ -150,7 +151,7 @@ impl Model {
         &self.stream
     }
 
-    /// The shape of the output for an input of this shape.
+    /// Returns the shape of the output for an input of this shape.
     ///
     /// # Errors
     /// [`Error::Graph`] for an input that the graph refuses.
@@ -159,31 +160,32 @@ impl Model {
         Ok(problem.output_shape().to_vec())
     }
 
-    /// The output for `x`, on the stream of `x`, under the default options. Nothing waits for the device. Of
-    /// a graph with several outputs it is the first one; [`forward_all`](Self::forward_all) gives all.
+    /// Computes the output for `x`, on the stream of `x`, with the default options. The host does not wait
+    /// for the device. For a graph with several outputs it returns the first;
+    /// [`forward_all`](Self::forward_all) returns all.
     ///
     /// An `x` without a batch gives an output without one, see [`Graph::lacks_batch`].
     ///
-    /// A graph with further inputs takes them as well:
+    /// Further inputs of the graph are passed by name:
     /// `model.forward(Inputs::new(&x).with("residual", &residual))?`.
     ///
-    /// Inputs may have any strides. An input in a layout that the kernels do not read is copied on the device
-    /// first, by one kernel; the bits of the output do not depend on it. The output is dense, in the layout
-    /// of the first input, channels-last or row-major, unless the [options](Options::output_layout) ask for
-    /// another.
+    /// Inputs may have any strides. If the kernels cannot read an input's layout, one kernel first copies the
+    /// input on the device; the bits of the output do not depend on it. The output is dense. It has the
+    /// layout of the first input, channels-last or row-major, unless the [options](Options::output_layout)
+    /// request another.
     ///
     /// # Errors
     /// [`Error::Graph`] for an input that the graph refuses; [`Error::DTypeMismatch`],
-    /// [`Error::DeviceMismatch`], [`Error::OutOfMemory`]. [`Error::Inputs`] for further inputs that are not
-    /// the graph's; [`Error::NamedInput`] for one of another shape, element type or device.
+    /// [`Error::DeviceMismatch`], [`Error::OutOfMemory`]. [`Error::Inputs`] for further inputs that do not
+    /// match the graph's; [`Error::NamedInput`] for a further input of another shape, element type or device.
     pub fn forward<'a>(&self, inputs: impl Into<Inputs<&'a Tensor>>) -> Result<Tensor> {
         self.forward_with(inputs, &Options::default())
     }
 
-    /// [`forward`](Self::forward) under chosen options.
+    /// [`forward`](Self::forward) with options.
     ///
     /// # Errors
-    /// As there; [`Error::NoKernels`] for a partition that no kernels do.
+    /// As [`forward`](Self::forward); [`Error::NoKernels`] for a partition that no kernels implement.
     pub fn forward_with<'a>(
         &self,
         inputs: impl Into<Inputs<&'a Tensor>>,
@@ -193,11 +195,11 @@ impl Model {
         self.forward_arranged(&inputs, options)
     }
 
-    /// All outputs of the graph, in the order of [`Graph::outputs`]; otherwise as
+    /// Computes all outputs of the graph, in the order of [`Graph::outputs`]; otherwise as
     /// [`forward_with`](Self::forward_with).
     ///
     /// # Errors
-    /// As there.
+    /// As [`forward_with`](Self::forward_with).
     ///
     /// # Examples
     /// ```
@@ -226,12 +228,12 @@ impl Model {
         self.forward_all_arranged(&inputs, options)
     }
 
-    /// The first output, for all inputs in the graph's order.
+    /// Computes the first output from all inputs in the graph's order.
     pub(super) fn forward_arranged(&self, inputs: &[&Tensor], options: &Options) -> Result<Tensor> {
         Ok(self.forward_all_arranged(inputs, options)?.remove(0))
     }
 
-    /// All outputs, for all inputs in the graph's order.
+    /// Computes all outputs from all inputs in the graph's order.
     fn forward_all_arranged(&self, inputs: &[&Tensor], options: &Options) -> Result<Vec<Tensor>> {
         let orders = self.orders(OPERATOR, inputs, &self.stream)?;
         let x = inputs[0];
@@ -244,8 +246,8 @@ impl Model {
         program.run_once(OPERATOR, x.stream(), inputs)
     }
 
-    /// How these inputs lie. Refuses those of another element type, those that are not on the device of
-    /// `stream`, those that kernels could not copy, and further ones whose shape does not follow from the
+    /// Returns the memory orders of the inputs. Refuses an input that has another element type, is not on the
+    /// device of `stream`, or could not be copied by kernels, and a further input whose shape contradicts the
     /// first one's.
     pub(super) fn orders(
         &self,
@@ -256,12 +258,12 @@ impl Model {
         orders(operator, inputs, self.graph(), self.dtype(), stream)
     }
 
-    /// The orders of inputs that are dense.
+    /// Returns the orders of dense inputs.
     pub(super) fn dense(&self) -> Vec<Order> {
         vec![Order::Dense; 1 + self.graph().inputs().len()]
     }
 
-    /// What runs on inputs of this shape, and why.
+    /// Explains which kernels run on inputs of this shape.
     ///
     /// # Errors
     /// As [`plan`](Self::plan). On the CPU device, which runs no kernels, [`Error::NoKernels`].
@@ -269,12 +271,12 @@ impl Model {
         self.explain_orders(input, &self.dense(), options)
     }
 
-    /// What would run on a device of these properties, and why. The model may be on any device, the CPU
-    /// included; [`Explanation::of`] needs no model.
+    /// Explains which kernels would run on a device of these properties. The model may be on any device,
+    /// including the CPU; [`Explanation::of`] needs no model.
     ///
     /// # Errors
     /// [`Error::Graph`] for an input that the graph refuses; [`Error::NoKernels`] for a partition that no
-    /// kernels do.
+    /// kernels implement.
     ///
     /// # Examples
     /// ```
@@ -298,7 +300,7 @@ impl Model {
         self.explain_as(input, &self.dense(), options, properties)
     }
 
-    /// What runs on the model's device for inputs that lie like this.
+    /// Explains which kernels run on the model's device for inputs of these orders.
     pub(super) fn explain_orders(
         &self,
         input: &[usize],
@@ -324,7 +326,7 @@ impl Model {
         Explanation::of_query(query, &stored)
     }
 
-    /// One pass of the CPU backend, whose results belong to `stream` and have these layouts.
+    /// Runs the CPU backend once. The results belong to `stream` and have these layouts.
     pub(super) fn run_on_cpu(
         &self,
         inputs: &[&Tensor],
@@ -343,7 +345,7 @@ impl Model {
             .collect()
     }
 
-    /// The launches for a first input of this shape where the inputs lie like this, on a device that runs
+    /// Returns the program for a first input of this shape and inputs of these orders, on a device that runs
     /// kernels.
     pub(super) fn program(
         &self,
@@ -360,7 +362,7 @@ impl Model {
         })
     }
 
-    /// The parameters, as programs take them.
+    /// Returns the parameters as the source of a program.
     fn kept(&self) -> Source<'_> {
         Source::Kept {
             tensors: &self.shared.tensors,
@@ -368,7 +370,7 @@ impl Model {
         }
     }
 
-    /// Parameters as fused kernels take them.
+    /// Returns the prepared forms of the parameters.
     #[cfg(test)]
     pub(super) fn preparations(&self) -> &Preparations {
         &self.shared.preparations
@@ -392,7 +394,7 @@ impl Model {
         }
     }
 
-    /// The parameters on the host, where they are there, and on the device.
+    /// Returns the parameters on the host, if they are there, and on the device.
     pub(super) fn values(&self) -> (&OnceLock<Parameters>, &[Tensor]) {
         (&self.shared.parameters, &self.shared.tensors)
     }
@@ -401,7 +403,7 @@ impl Model {
         self.stream.device()
     }
 
-    /// What arrays go through.
+    /// Returns the kept pipelines for arrays.
     pub(super) fn pipelines(&self) -> &Pipelines {
         &self.shared.pipelines
     }

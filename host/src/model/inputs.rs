@@ -1,15 +1,15 @@
-//! What a run is given.
+//! The inputs of a run.
 
 use op_spec::graph::{Graph, GraphInput, GraphProblem};
 
 use crate::device::{DType, Order, Stream, Tensor, must_have_shape};
 use crate::error::{InputsError, Result};
 
-/// What a run of a model is given: the first input of its graph, and the further ones
+/// The inputs of a model's run: the first input of its graph, and the further ones
 /// ([`Graph::inputs`](crate::graph::Graph::inputs)) by their names. `T` is a tensor, an array or a reference
 /// to one.
 ///
-/// Where a function takes `impl Into<Inputs<T>>`, a graph without further inputs needs nothing but the `T`.
+/// Where a function takes `impl Into<Inputs<T>>`, pass just the `T` for a graph without further inputs.
 ///
 /// # Examples
 /// ```
@@ -32,7 +32,7 @@ pub struct Inputs<T> {
 }
 
 impl<T> Inputs<T> {
-    /// The first input, and no further ones.
+    /// Holds the first input and no further ones.
     #[must_use]
     pub const fn new(first: T) -> Self {
         Inputs {
@@ -41,14 +41,14 @@ impl<T> Inputs<T> {
         }
     }
 
-    /// The same with the further input of this name.
+    /// Adds the further input of this name.
     #[must_use]
     pub fn with(mut self, name: &str, value: T) -> Self {
         self.further.push((name.to_owned(), value));
         self
     }
 
-    /// The first input, and after it those of these names, in their order.
+    /// Returns the first input, followed by the further inputs in the order of `names`.
     ///
     /// # Errors
     /// [`InputsError`].
@@ -82,7 +82,7 @@ impl<T> Inputs<T> {
         }
     }
 
-    /// Each of them otherwise.
+    /// Converts each input with `map`.
     pub(super) fn map<U>(self, mut map: impl FnMut(T) -> U) -> Inputs<U> {
         let first = map(self.first);
         let further = self.further.into_iter();
@@ -123,8 +123,7 @@ impl<'a, const N: usize> From<&'a [Tensor; N]> for Inputs<&'a [Tensor]> {
     }
 }
 
-/// Says of an error which further input it is about, where it is one: `index` counts all inputs, `names` the
-/// further ones.
+/// Names the input in an error about a further one. `index` counts all inputs, `names` only the further ones.
 pub(super) fn of_input<T>(names: &[String], index: usize, result: Result<T>) -> Result<T> {
     match index.checked_sub(1) {
         Some(further) => result.map_err(|error| error.of_input(&names[further])),
@@ -132,9 +131,9 @@ pub(super) fn of_input<T>(names: &[String], index: usize, result: Result<T>) -> 
     }
 }
 
-/// How the inputs of a graph lie. Refuses those of another element type, those that are not on the device of
-/// `stream`, those that kernels could not copy, and further ones whose shape does not follow from the first
-/// one's.
+/// Returns the memory orders of a graph's inputs. Refuses an input that has another element type, is not on
+/// the device of `stream`, or could not be copied by kernels, and a further input whose shape contradicts the
+/// first one's.
 pub(super) fn orders(
     operator: &'static str,
     inputs: &[&Tensor],
@@ -160,7 +159,7 @@ pub(super) fn orders(
         .collect()
 }
 
-/// Refuses further inputs that do not have the shapes which follow from the first one's.
+/// Refuses further inputs whose shapes contradict the first one's.
 pub(super) fn must_have_shapes<'a>(
     operator: &'static str,
     problem: &GraphProblem,

@@ -1,4 +1,4 @@
-//! Runs over memory of others, for callers that have an allocator and streams of their own.
+//! Runs over the caller's memory, for callers that have their own allocator and streams.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,21 +23,20 @@ use backend::Backend;
 
 const OPERATOR: &str = "launches";
 
-/// The launches of a graph on a GPU for inputs of one shape, with neither a stream nor memory: each run is
-/// given both, as addresses. Any number of threads may run them at a time, on any streams of the device, also
-/// in captures. On the CPU device, which launches nothing, they are runs of its backend, over memory of the
-/// process.
+/// The launches of a graph on a GPU for inputs of one shape, without a stream or memory: each run gets both,
+/// as addresses. Any number of threads may run them concurrently, on any streams of the device, also in
+/// captures. On the CPU device a run executes the CPU backend, over memory of the process.
 ///
-/// Bindings to other libraries stand on these: they take the library's tensors, allocator and streams as they
-/// are. A program without an allocator of its own is better served by a [`Plan`](super::Plan). A run costs
-/// the host little more than its launches.
+/// This type is for bindings to other libraries: runs use the library's tensors, allocator and streams
+/// directly. A program without its own allocator should use a [`Plan`](super::Plan). A run costs the host
+/// little more than its launches.
 ///
 /// There are two sources of parameters:
 ///
 /// | made by | parameters | prepared forms, such as filters in operand layout |
 /// |---|---|---|
 /// | [`Model::launches`] | the model's | made once, and kept |
-/// | [`Launches::functional`] | given to each run | made by the first launches of each run, in its workspace |
+/// | [`Launches::functional`] | arguments of each run | made by the run's first launches, in its workspace |
 ///
 /// Outputs have the same bits either way.
 ///
@@ -72,18 +71,18 @@ pub struct Launches {
     dtype: DType,
     options: Options,
     problem: GraphProblem,
-    /// Those of all inputs, the first one's first.
+    /// The orders of all inputs, the first input's first.
     orders: Vec<Order>,
-    /// The element types and orders of the parameters that each run is given.
+    /// The element types and orders of the parameters passed to each run.
     given: Vec<(DType, Order)>,
-    /// The places of the parameters that each run renews.
+    /// The indices in the graph's table of the parameters that each run renews.
     renewed: Vec<usize>,
     runs: Runs,
-    /// The streams that it ran on, each once, where parameters are kept.
+    /// The streams that runs used, each once; recorded only if parameters are kept.
     streams: Mutex<Vec<Stream>>,
 }
 
-/// What a run does.
+/// The implementation of a run.
 enum Runs {
     Kernels(Arc<Program>),
     Backend(Backend),
@@ -102,16 +101,16 @@ fn must_prepare(streams: &[&Stream]) -> Result<()> {
 }
 
 impl Model {
-    /// Prepares runs on inputs of the shape of these that lie in memory as these do, over memory that each
-    /// run is given. Kernels are chosen and loaded, parameters are put into the forms that they take, and the
-    /// host waits until that is done: from then on all streams of the device may run it, also for the first
-    /// time while they are in capture. Runs are given no parameters.
+    /// Prepares runs over memory that the caller passes to each run, for inputs of the shapes and memory
+    /// layouts of `inputs`. Kernels are chosen and loaded, and parameters are converted to the forms that
+    /// they read. The host waits until that is done. From then on all streams of the device may run it, also
+    /// for the first time during a capture. Runs get no parameters.
     ///
-    /// `stream` is the one that the caller is about to run it on.
+    /// `stream` is the stream that the caller is about to run it on.
     ///
     /// # Errors
-    /// [`Unsupported`](crate::Error::Unsupported) where the device is no GPU;
-    /// [`InCapture`](crate::Error::InCapture) if `stream` or the model's stream is in capture; those of
+    /// [`Unsupported`](crate::Error::Unsupported) if the device is not a GPU;
+    /// [`InCapture`](crate::Error::InCapture) if `stream` or the model's stream is in capture; the errors of
     /// [`plan_for`](Self::plan_for).
     pub fn launches<'a>(
         &self,
@@ -144,24 +143,23 @@ impl Model {
 }
 
 impl Launches {
-    /// Prepares runs of a graph that are given their parameters: one for each entry of the graph's
-    /// [table](Graph::parameters), in its order. Nothing of the parameters is kept: a run computes with what
-    /// they are at that time, in the order of its stream.
+    /// Prepares runs of a graph that get their parameters as arguments: one for each entry of the graph's
+    /// [table](Graph::parameters), in its order. Nothing of the parameters is kept: a run reads their values
+    /// at that time, in the order of its stream.
     ///
-    /// Kernels are chosen and loaded for inputs and parameters of the shapes of these that lie in memory as
-    /// these do; their elements are not read. Inputs are of one element type, which is that of the output.
-    /// Parameters may be of any: they are rounded to the inputs' in each run, except those of norms, which
+    /// Kernels are chosen and loaded for inputs and parameters of the shapes and memory layouts of these
+    /// tensors, whose elements are not read. All inputs have one element type, which is also the output's.
+    /// Parameters may have any type. Each run rounds them to the inputs' type, except those of norms, which
     /// are read in f32. A parameter that is not dense, row-major and aligned to 16 bytes is copied in each
     /// run, except channels-last filters that a convolution reads in place.
     ///
-    /// `stream` is the one that the caller is about to run it on. Other streams of the device may run it as
-    /// well, also for the first time while they are in capture.
+    /// `stream` is the stream that the caller is about to run it on. Other streams of the device may run it
+    /// too, also for the first time during a capture.
     ///
     /// # Errors
-    /// [`Unsupported`](crate::Error::Unsupported) in the emulator;
-    /// [`InCapture`](crate::Error::InCapture) if `stream` is in capture; [`ParametersError::Count`] and
-    /// [`ParametersError::Shapes`]; [`DeviceMismatch`](crate::Error::DeviceMismatch); those of
-    /// [`Model::plan_for`].
+    /// [`Unsupported`](crate::Error::Unsupported) in the emulator; [`InCapture`](crate::Error::InCapture) if
+    /// `stream` is in capture; [`ParametersError::Count`] and [`ParametersError::Shapes`];
+    /// [`DeviceMismatch`](crate::Error::DeviceMismatch); the errors of [`Model::plan_for`].
     pub fn functional<'a>(
         stream: &Stream,
         graph: impl AsRef<Graph>,
@@ -175,7 +173,7 @@ impl Launches {
         Launches::given(stream, graph.as_ref(), inputs.into(), parameters, options)
     }
 
-    /// The same on any device that runs kernels.
+    /// The implementation of [`functional`](Self::functional) for any device that runs kernels.
     fn given(
         stream: &Stream,
         graph: &Graph,
@@ -231,33 +229,38 @@ impl Launches {
         })
     }
 
-    /// Queues one run on `stream`: from `inputs`, the first one and after it the further ones in the order
-    /// of [`Graph::inputs`](crate::graph::Graph::inputs), and `parameters`, in the order of
-    /// [`Graph::parameters`] (none, if a [model](Model::launches) keeps them), to `outputs`: the graph's, and
-    /// after it what takes the place of each of the [`renewed`](Self::renewed) parameters. On a GPU it
-    /// allocates nothing, waits for nothing, and calls nothing that CUDA graph capture forbids. On the CPU
-    /// device the run is done when this returns.
+    /// Queues one run on `stream`.
     ///
-    /// If a model keeps the parameters, the stream is remembered until this is dropped. Dropping lets the
-    /// model's stream wait for what these streams were given by then, so that prepared parameters are not
-    /// given back before; a graph that was captured of a run needs this for as long as it is replayed.
+    /// - `inputs`: the first input, then the further ones in the order of
+    ///   [`Graph::inputs`](crate::graph::Graph::inputs);
+    /// - `parameters`: in the order of [`Graph::parameters`]; none if a [model](Model::launches) keeps them;
+    /// - `outputs`: the graph's outputs, then the new value of each of the [`renewed`](Self::renewed)
+    ///   parameters.
+    ///
+    /// On a GPU it allocates nothing, waits for nothing, and calls nothing that CUDA graph capture forbids.
+    /// On the CPU device the run is complete when this returns.
+    ///
+    /// If a model keeps the parameters, the stream is remembered until `self` is dropped. Dropping makes the
+    /// model's stream wait for the work that these streams have by then, before prepared parameters are
+    /// freed. Keep `self` for as long as a graph that captured a run is replayed.
     ///
     /// # Errors
     /// [`DeviceMismatch`](crate::Error::DeviceMismatch) for a stream of another device;
-    /// [`InputsError::Count`]; [`InputsError::Outputs`]; [`ParametersError::Count`]; what a launch may run
-    /// into.
+    /// [`InputsError::Count`]; [`InputsError::Outputs`]; [`ParametersError::Count`]; errors of launches.
     ///
     /// # Safety
-    /// `inputs` and `parameters` are addresses of the elements with all indices 0 of tensors of the shapes,
-    /// strides and element types that this was made for, from multiples of 16 bytes where those were that it
-    /// was made with. The first output has [`output_shape`](Self::output_shape) densely in
-    /// [`output_layout`](Self::output_layout), from a multiple of 16 bytes on; the others have the shapes of
-    /// their parameters, densely and in f32, and may be these, if they lie like that; `workspace` has
-    /// [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are memory in the primary
-    /// context of the stream's device, on the CPU device of this process, where elements lie on multiples of
-    /// their size; outputs and workspace overlap nothing else. What is read was written, and what is written
-    /// is used, in the order of `stream`. The stream outlives this, and so does memory that was lent for a
-    /// model's parameters.
+    /// - `inputs` and `parameters` are the addresses of the elements with all indices 0. Their tensors have
+    ///   the shapes, strides and element types that `self` was made for. An address is a multiple of 16
+    ///   bytes if the tensor that `self` was made with starts at such a multiple.
+    /// - The first output is dense, with [`output_shape`](Self::output_shape) in
+    ///   [`output_layout`](Self::output_layout), and starts at a multiple of 16 bytes. The other outputs are
+    ///   dense f32, with the shapes of their parameters; they may be these parameters if their layout is the
+    ///   same.
+    /// - `workspace` has [`workspace_bytes`](Self::workspace_bytes), from a multiple of 256 on.
+    /// - All memory is in the primary context of the stream's device. On the CPU device it is in this
+    ///   process, with elements at multiples of their size. Outputs and workspace overlap nothing else.
+    /// - The inputs' writes come before the run, and uses of the outputs after it, in the order of `stream`.
+    /// - The stream, and memory lent for a model's parameters, outlive `self`.
     pub unsafe fn run(
         &self,
         stream: &Stream,
@@ -296,8 +299,8 @@ impl Launches {
                 if program.keeps_parameters() {
                     self.remember(stream);
                 }
-                // SAFETY: the caller's promise; parameters that are kept are in order since this was made,
-                // and stay as the program's.
+                // SAFETY: the caller's promise; kept parameters are ready since `self` was made, and the
+                // program keeps them.
                 unsafe { program.launch_over(stream, [inputs, parameters], outputs, workspace) }
             }
             // SAFETY: the caller's promise.
@@ -307,14 +310,14 @@ impl Launches {
         }
     }
 
-    /// The parameters that each run renews, by their places in [`Graph::parameters`]: the running statistics
-    /// of batch norms in training. Those that a model keeps are not renewed.
+    /// Returns the indices, in [`Graph::parameters`], of the parameters that each run renews: the running
+    /// statistics of batch norms in training. Parameters that a model keeps are not renewed.
     #[must_use]
     pub fn renewed(&self) -> &[usize] {
         &self.renewed
     }
 
-    /// Bytes that a run needs beside inputs, parameters and output.
+    /// Returns the bytes that a run needs besides inputs, parameters and outputs.
     #[must_use]
     pub fn workspace_bytes(&self) -> u64 {
         match &self.runs {
@@ -323,13 +326,13 @@ impl Launches {
         }
     }
 
-    /// The shape of what it computes, of the first output if there are several.
+    /// Returns the shape of the first output.
     #[must_use]
     pub fn output_shape(&self) -> &[usize] {
         self.problem.output_shape()
     }
 
-    /// The layout of the first output, in which it is dense.
+    /// Returns the layout in which the first output is dense.
     #[must_use]
     pub fn output_layout(&self) -> Layout {
         self.layout_of_output(0)
@@ -339,7 +342,7 @@ impl Launches {
         output_layout(&self.problem, output, &self.orders[0], &self.options)
     }
 
-    /// The shapes of the graph's outputs, and the layouts in which they are dense, in the order of
+    /// Returns the shapes of the graph's outputs, with the layouts in which they are dense, in the order of
     /// [`Graph::outputs`].
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = (&[usize], Layout)> {
         let shapes = self.problem.output_shapes().enumerate();
@@ -352,7 +355,7 @@ impl Launches {
         self.dtype
     }
 
-    /// What is launched, and why, with the launches that prepare parameters in each run.
+    /// Explains the launches, including those that prepare parameters in each run.
     ///
     /// # Errors
     /// As [`Model::explain`].

@@ -1,4 +1,4 @@
-//! Models of parameters in files, and of parameters that are on a device already.
+//! Models with parameters from files, or from tensors on a device.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -17,8 +17,8 @@ use crate::tensor_file::LoadOptions;
 const OPERATOR: &str = "from_tensors";
 
 impl Model {
-    /// The graph with the f32 parameters in a safetensors file, under PyTorch's names, or in several with an
-    /// index.
+    /// Makes a model with f32 parameters from a safetensors file, under PyTorch's names, or from several
+    /// files with an index.
     ///
     /// # Errors
     /// [`Error::Weights`], see [`Parameters::load`].
@@ -30,7 +30,7 @@ impl Model {
         Model::load_with(stream, graph, path, &LoadOptions::default())
     }
 
-    /// The same under chosen options, whose element type is the model's.
+    /// [`load`](Self::load) with options, whose element type becomes the model's.
     ///
     /// # Errors
     /// [`Error::Weights`], see [`Parameters::load_with`].
@@ -56,7 +56,7 @@ impl Model {
         Model::with_dtype(stream, graph, &parameters, options.dtype)
     }
 
-    /// The same from the bytes of a safetensors file, such as those of `include_bytes!`.
+    /// Loads parameters from the bytes of a safetensors file, such as those of `include_bytes!`.
     ///
     /// # Errors
     /// [`Error::Weights`], see [`Parameters::load_with`].
@@ -70,15 +70,15 @@ impl Model {
         Model::with_dtype(stream, graph, &parameters, options.dtype)
     }
 
-    /// The graph with parameters that are on the device of `stream` already: one tensor for each entry of the
-    /// graph's [table](Graph::parameters), in its order. Inputs and outputs are of `dtype`. Parameters of
+    /// Makes a model with parameters that are already on the device of `stream`: one tensor for each entry of
+    /// the graph's [table](Graph::parameters), in its order. Inputs and outputs are of `dtype`. Parameters of
     /// another element type are rounded to it, except those of norms, which may be f32 with a 16-bit `dtype`.
-    /// Tensors that are dense and aligned are used in place, others are copied. Prepared parameters of fused
-    /// kernels are made of them once, so make a new model after writing to memory that the tensors share.
+    /// Dense, aligned tensors are used in place; others are copied. Fused kernels read forms that are
+    /// prepared only once, so make a new model after writing to memory that the tensors share.
     ///
     /// # Errors
     /// [`ParametersError::Count`] for another number of tensors; [`ParametersError::Shapes`];
-    /// [`DeviceMismatch`](crate::Error::DeviceMismatch); what copying runs into.
+    /// [`DeviceMismatch`](crate::Error::DeviceMismatch); errors of copies.
     ///
     /// # Examples
     /// ```
@@ -116,18 +116,18 @@ impl Model {
         let tensors: Vec<Tensor> = checked.collect::<Result<_>>()?;
         let model = Model::with(stream, graph, OnceLock::new(), dtype, tensors);
         if stream.device().is_cpu() {
-            // Its backend reads them from the host.
+            // The CPU backend reads parameters from the host.
             model.parameters()?;
         }
         Ok(model)
     }
 
-    /// The parameters, as rounded to the model's element type. Those of a model that was [made of
-    /// tensors](Self::from_tensors) are copied from the device when they are first asked for, which the host
-    /// waits for.
+    /// Returns the parameters, rounded to the model's element type. A model [made of
+    /// tensors](Self::from_tensors) copies them from the device at the first call, and the host waits for the
+    /// copy.
     ///
     /// # Errors
-    /// What that copy runs into; none for other models.
+    /// Errors of that copy; none for other models.
     pub fn parameters(&self) -> Result<&Parameters> {
         let (known, tensors) = self.values();
         if let Some(parameters) = known.get() {

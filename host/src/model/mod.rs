@@ -1,8 +1,8 @@
 //! Models: chains of layers with parameters on a device, ready to run.
 //!
-//! [`Model`] holds a [`Graph`](crate::graph::Graph) and its parameters. For an input's shape it chooses
-//! kernels, and makes a *program* of launches, which it keeps. [`Plan`] is a program with memory on one
-//! stream; [`Captured`] is a plan as a CUDA graph. [`Explanation`] says what was chosen and why.
+//! [`Model`] holds a [`Graph`](crate::graph::Graph) and its parameters. For each input shape it chooses
+//! kernels and makes a *program* of launches, which it keeps. [`Plan`] is a program with memory on one
+//! stream; [`Captured`] is a plan as a CUDA graph. [`Explanation`] tells which kernels were chosen and why.
 //!
 //! # Examples
 //! ```

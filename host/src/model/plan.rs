@@ -1,4 +1,4 @@
-//! Runs that were prepared, also as CUDA graphs.
+//! Plans: prepared runs, also as CUDA graphs.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use crate::error::{InputsError, Result};
 use crate::lowering::output_layout;
 use crate::program::{Ready, expect_input, expect_output};
 
-/// A model for inputs of one shape on one stream, with its memory.
+/// A model prepared for inputs of one shape on one stream, with its memory.
 ///
 /// [`execute`](Plan::execute) only launches: it allocates nothing, waits for nothing, and calls nothing that
-/// CUDA graph capture forbids. Several plans run side by side on several streams. The CPU device is the
-/// exception: its backend allocates what it computes in every run.
+/// CUDA graph capture forbids. Several plans run side by side on several streams. The exception is the CPU
+/// device, whose backend allocates its results in every run.
 ///
-/// Between runs a plan holds one allocation, in which intermediate tensors share the bytes of those that
-/// nobody reads any more: as much as a single run takes at its peak, less the output.
+/// Between runs a plan holds one allocation for intermediate tensors, which share bytes where their lifetimes
+/// do not overlap. It is as large as the peak of a single run, without the output.
 ///
 /// # Examples
 /// ```
@@ -43,17 +43,17 @@ pub struct Plan {
     options: Options,
     stream: Stream,
     problem: GraphProblem,
-    /// Those of all inputs, the first one's first.
+    /// The orders of all inputs, the first input's first.
     orders: Vec<Order>,
-    /// What runs, and its memory; nothing on the CPU device, whose backend runs no kernels.
+    /// The program and its memory; `None` on the CPU device, whose backend runs no kernels.
     program: Option<Ready>,
 }
 
 const OPERATOR: &str = "plan";
 
 impl Model {
-    /// Prepares runs on contiguous inputs of one shape, on one stream (the shapes of further inputs follow
-    /// from the first one's): kernels are chosen and loaded, and memory is allocated.
+    /// Prepares runs on contiguous inputs of one shape, on one stream: chooses and loads kernels, and
+    /// allocates memory. The shapes of further inputs follow from the first one's.
     ///
     /// # Errors
     /// As [`forward_with`](Self::forward_with); [`DeviceMismatch`](crate::Error::DeviceMismatch) for another
@@ -62,12 +62,12 @@ impl Model {
         self.plan_orders(stream, input, self.dense(), options)
     }
 
-    /// The same for inputs with the shapes, strides and 16-byte alignment of these. One kernel copies each
-    /// input that kernels cannot read in place, in every run.
+    /// Prepares runs on inputs with the shapes, strides and 16-byte alignment of `inputs`. If kernels cannot
+    /// read an input in place, one kernel copies it in every run.
     ///
     /// # Errors
     /// As [`plan`](Self::plan) and [`forward`](Self::forward); [`Spec`](crate::Error::Spec) for more axes
-    /// than that kernel takes.
+    /// than the copying kernel supports.
     ///
     /// # Examples
     /// ```
@@ -103,7 +103,7 @@ impl Model {
     ) -> Result<Plan> {
         let span = tracing::debug_span!(target: "convfuse::plan", "plan", ?input, device = %stream.device());
         let _entered = span.enter();
-        // Before any work for a program that could not run there.
+        // The check comes before any work on a program that could not run on the stream's device.
         let device = self.device();
         device.must_be(stream.device(), (OPERATOR, "the model"))?;
         let problem = self.graph().problem(input)?;
@@ -129,7 +129,7 @@ impl Model {
 }
 
 impl Plan {
-    /// A tensor for the output, zeros, allocated on the plan's stream, in the
+    /// Allocates a tensor of zeros for the output, on the plan's stream, in the
     /// [layout](Options::output_layout) of the output.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl Plan {
         self.new_output(0, self.output_shape())
     }
 
-    /// The same for each of the graph's outputs, in the order of [`Graph::outputs`].
+    /// Allocates a tensor for each of the graph's outputs, in the order of [`Graph::outputs`].
     ///
     /// # Errors
     /// As [`Tensor::zeros`].
@@ -154,7 +154,7 @@ impl Plan {
         Tensor::zeros(&self.stream, &in_memory(shape, layout), dtype)?.laid_out(layout)
     }
 
-    /// The layout of the first output, in which it is dense.
+    /// Returns the layout in which the first output is dense.
     #[must_use]
     pub fn output_layout(&self) -> Layout {
         self.layout_of_output(0)
@@ -164,23 +164,23 @@ impl Plan {
         output_layout(&self.problem, output, &self.orders[0], &self.options)
     }
 
-    /// Queues one run from these inputs to `y` on the plan's stream.
+    /// Queues one run from `inputs` to `y` on the plan's stream.
     ///
-    /// Inputs lie in memory as the plan was made for.
-    ///
-    /// An input that belongs to another stream is waited for on the device. `y` must be this stream's own,
-    /// and nobody else's: [`output`](Plan::output) makes such tensors.
+    /// The inputs have the memory layouts that the plan was made for. If an input belongs to another stream,
+    /// the device waits for it. `y` must belong to the plan's stream and have no other handle:
+    /// [`output`](Plan::output) makes such a tensor.
     ///
     /// # Errors
-    /// [`ShapeMismatch`](crate::Error::ShapeMismatch) and [`DTypeMismatch`](crate::Error::DTypeMismatch) for
-    /// tensors that the plan was not made for, [`DeviceMismatch`](crate::Error::DeviceMismatch),
-    /// [`LayoutMismatch`](crate::Error::LayoutMismatch) for an input that lies in memory otherwise than the
-    /// plan was made for, or an output that is not NHWC where the plan writes that,
-    /// [`NotContiguous`](crate::Error::NotContiguous) and [`Misaligned`](crate::Error::Misaligned) for
-    /// another output that is not dense from a multiple of 16 bytes on,
-    /// [`TensorInUse`](crate::Error::TensorInUse). Of further inputs as [`Model::forward`]. On a stream that
-    /// is being captured also [`OtherStreamInCapture`](crate::Error::OtherStreamInCapture) for an input
-    /// of another stream.
+    /// - [`ShapeMismatch`](crate::Error::ShapeMismatch), [`DTypeMismatch`](crate::Error::DTypeMismatch) for
+    ///   tensors that the plan was not made for; [`DeviceMismatch`](crate::Error::DeviceMismatch);
+    /// - [`LayoutMismatch`](crate::Error::LayoutMismatch) for an input whose memory layout is not the plan's,
+    ///   or an output that is not NHWC although the plan writes NHWC;
+    /// - [`NotContiguous`](crate::Error::NotContiguous), [`Misaligned`](crate::Error::Misaligned) for any
+    ///   other output that is not dense from a multiple of 16 bytes on;
+    ///   [`TensorInUse`](crate::Error::TensorInUse);
+    /// - for further inputs as [`Model::forward`];
+    /// - [`OtherStreamInCapture`](crate::Error::OtherStreamInCapture) for an input of another stream, if the
+    ///   plan's stream is in capture.
     pub fn execute<'a>(
         &mut self,
         inputs: impl Into<Inputs<&'a Tensor>>,
@@ -190,8 +190,8 @@ impl Plan {
         self.execute_arranged(&inputs, &mut [y])
     }
 
-    /// The same to all outputs of the graph, in the order of [`Graph::outputs`];
-    /// [`outputs`](Self::outputs) makes such tensors.
+    /// Queues one run to all outputs of the graph, in the order of [`Graph::outputs`].
+    /// [`outputs`](Self::outputs) allocates the tensors.
     ///
     /// # Errors
     /// As [`execute`](Self::execute); [`InputsError::Outputs`] for another number of outputs.
@@ -205,13 +205,13 @@ impl Plan {
         self.execute_arranged(&inputs, &mut outputs)
     }
 
-    /// The same, with events in front of each launch and behind the last one. The times between them are
-    /// those of the launches, in the order of [`Explanation::launches`](super::Explanation): an event keeps a
-    /// launch from beginning before the one in front of it is complete, so together they may take longer than
-    /// a run without events.
+    /// Queues one run as [`execute_all`](Self::execute_all), with events before each launch and after the
+    /// last one. The times between events are the times of the launches, in the order of
+    /// [`Explanation::launches`](super::Explanation). An event keeps a launch from starting before the
+    /// previous one is complete, so the sum may exceed the time of a run without events.
     ///
     /// # Errors
-    /// [`Unsupported`](crate::Error::Unsupported) on the CPU device, which launches nothing; those of
+    /// [`Unsupported`](crate::Error::Unsupported) on the CPU device, which launches nothing; the errors of
     /// [`execute_all`](Self::execute_all).
     ///
     /// # Examples
@@ -251,7 +251,7 @@ impl Plan {
         Ok(events)
     }
 
-    /// Refuses another number of outputs than the graph has.
+    /// Refuses a number of outputs that is not the graph's.
     fn must_be_outputs(&self, operator: &'static str, actual: usize) -> Result<()> {
         let expected = self.problem.outputs.len();
         match actual == expected {
@@ -265,7 +265,7 @@ impl Plan {
         }
     }
 
-    /// The same for all inputs in the graph's order.
+    /// Queues one run for all inputs in the graph's order.
     pub(super) fn execute_arranged(
         &mut self,
         inputs: &[&Tensor],
@@ -275,7 +275,7 @@ impl Plan {
         if let Some(program) = &mut self.program {
             return program.run(OPERATOR, inputs, outputs, &mut || Ok(()));
         }
-        // The checks of a program, in its order.
+        // The CPU backend makes the same checks as a program, in the same order.
         let (dtype, names) = (self.model.dtype(), self.graph().inputs());
         let further = self.problem.inputs.iter().map(|input| &input.shape[..]);
         let shapes = [self.problem.input_shape()].into_iter().chain(further);
@@ -300,30 +300,31 @@ impl Plan {
         both.try_for_each(|(y, value)| y.assign(value))
     }
 
-    /// The plan as a CUDA graph that reads these inputs, tensors of the plan's own stream, and writes to an
-    /// output of its own.
+    /// Captures the plan as a CUDA graph that reads `inputs`, which are tensors of the plan's stream, and
+    /// writes to its own output.
     ///
-    /// A caller that captures a stream by the driver's own calls can call [`execute`](Plan::execute) there,
-    /// and must keep plan, model, input and output until the graph has run for the last time.
+    /// To capture with the driver's own calls, call [`execute`](Plan::execute) during the capture. Keep plan,
+    /// model, input and output until the graph has run for the last time.
     ///
     /// # Errors
-    /// [`Unsupported`](crate::Error::Unsupported) where the device is no GPU;
-    /// [`TensorInUse`](crate::Error::TensorInUse) for an input of another stream; those of
+    /// [`Unsupported`](crate::Error::Unsupported) if the device is not a GPU;
+    /// [`TensorInUse`](crate::Error::TensorInUse) for an input of another stream; the errors of
     /// [`execute`](Plan::execute).
     pub fn capture(self, inputs: impl Into<Inputs<Tensor>>) -> Result<Captured> {
         let outputs = self.outputs()?;
         self.capture_all_into(inputs, outputs)
     }
 
-    /// The same with an output that is there, over memory of another library for example.
+    /// [`capture`](Self::capture) with an existing output, for example over memory of another library.
     ///
     /// # Errors
-    /// As [`capture`](Self::capture); of the output, those of [`execute`](Self::execute).
+    /// As [`capture`](Self::capture); for the output, the errors of [`execute`](Self::execute).
     pub fn capture_into(self, inputs: impl Into<Inputs<Tensor>>, y: Tensor) -> Result<Captured> {
         self.capture_all_into(inputs, vec![y])
     }
 
-    /// The same with all outputs of the graph, in the order of [`Graph::outputs`].
+    /// [`capture_into`](Self::capture_into) with all outputs of the graph, in the order of
+    /// [`Graph::outputs`].
     ///
     /// # Errors
     /// As [`capture_into`](Self::capture_into); [`InputsError::Outputs`] for another number of outputs.
@@ -355,7 +356,7 @@ impl Plan {
         })
     }
 
-    /// What the plan launches, and why.
+    /// Explains which kernels the plan launches.
     ///
     /// # Errors
     /// As [`Model::explain`].
@@ -380,7 +381,7 @@ impl Plan {
         self.program.as_ref().map_or(0, Ready::workspace_bytes)
     }
 
-    /// The shape that the plan was made for.
+    /// Returns the shape of the first input.
     pub fn input_shape(&self) -> &[usize] {
         self.problem.input_shape()
     }
@@ -391,12 +392,12 @@ impl Plan {
         &self.problem.inputs
     }
 
-    /// The shape of what it computes, of the first output if there are several.
+    /// Returns the shape of the first output.
     pub fn output_shape(&self) -> &[usize] {
         self.problem.output_shape()
     }
 
-    /// The element type of all of them.
+    /// Returns the element type of all inputs and outputs.
     pub fn dtype(&self) -> DType {
         self.model.dtype()
     }

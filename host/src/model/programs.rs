@@ -1,4 +1,4 @@
-//! Programs of graphs, and those that a model has made.
+//! Programs of graphs, and the cache of a model's programs.
 
 use std::sync::Arc;
 
@@ -12,23 +12,24 @@ use crate::operators::Preparations;
 use crate::program::{Program, ProgramBuilder, Value};
 use crate::sync::{Mutex, lock};
 
-/// Where a program's parameters come from.
+/// The source of a program's parameters.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
-    /// They are the same in every run, and are prepared once, for all programs of a model.
+    /// The parameters are the same in every run. They are prepared once, for all programs of a model.
     Kept {
         tensors: &'a [Tensor],
         preparations: &'a Preparations,
     },
-    /// Each run is given them, after its inputs, and prepares them.
+    /// Each run gets the parameters after its inputs, and prepares them.
     Given,
-    /// They are nowhere, and the program is only explained. Element types, in the order of the graph's table.
+    /// There are no parameters, because the program is only explained. Only the element types are known, in
+    /// the order of the graph's table.
     Absent(&'a [DType]),
 }
 
 impl Source<'_> {
-    /// The parameters as values of `program`, each dense and of the element type that its kernels take, or as
-    /// it lies where the kernels that were chosen read it in place.
+    /// Returns the parameters as values of `program`. Each is dense and has the element type that its kernels
+    /// read, or keeps its layout if the chosen kernels read it in place.
     fn values(
         self,
         program: &mut ProgramBuilder,
@@ -67,10 +68,10 @@ impl Source<'_> {
     }
 }
 
-/// The element types in which kernels for tensors of `dtype` take parameters of the types `stored`, in the
-/// order of the graph's table.
+/// Returns the element types in which kernels for tensors of `dtype` read parameters of the types `stored`,
+/// in the order of the graph's table.
 ///
-/// Norms compute in f32 and read f32 parameters of 16-bit tensors as they are. All other parameters are
+/// Norms compute in f32 and read f32 parameters directly, even with 16-bit tensors. All other parameters are
 /// rounded to the tensors' type.
 pub(super) fn kernel_dtypes(graph: &Graph, stored: &[DType], dtype: DType) -> Vec<DType> {
     let mut dtypes = vec![dtype; stored.len()];
@@ -92,7 +93,7 @@ pub(super) fn kernel_dtypes(graph: &Graph, stored: &[DType], dtype: DType) -> Ve
     dtypes
 }
 
-/// The program of the kernels that were chosen for a graph, for inputs of these layouts.
+/// Builds the program of the kernels chosen for a graph, for inputs of these layouts.
 pub(super) fn program_of(
     query: Query<'_>,
     device: &Device,
@@ -112,7 +113,7 @@ pub(super) fn program_of(
             program.input_as_it_lies(Some(name), shape, dtype, order)
         })
         .collect::<Result<Vec<_>>>()?;
-    // Operators see a batch in any case.
+    // Operators always see a batch.
     program.see_as(x, &query.problem.steps[0].input);
     if !query.problem.is_batched {
         for (&value, input) in further.iter().zip(&query.problem.inputs) {
@@ -158,7 +159,8 @@ pub(super) fn program_of(
     Ok(program.finish(&outputs))
 }
 
-/// The parameters that a run renews, by their places in the graph's table. One without outputs renews none.
+/// Returns the indices in the graph's table of the parameters that a run renews. A run without outputs renews
+/// none.
 pub(super) fn renewed_parameters(graph: &Graph, problem: &GraphProblem) -> Vec<usize> {
     let mut renewed = Vec::new();
     for (layer, step) in problem.steps.iter().enumerate() {
@@ -175,31 +177,32 @@ pub(super) fn renewed_parameters(graph: &Graph, problem: &GraphProblem) -> Vec<u
     renewed
 }
 
-/// Programs that a model keeps, the last ones used. Plans keep theirs themselves. A program is some kilobytes
-/// of the host; what it holds on the device are prepared parameters, which programs share where their tiles
-/// are the same, so that there are as many forms of a layer's as there are tiles, not shapes.
+/// The number of programs that a model keeps, in order of last use. Plans keep theirs themselves. A program
+/// takes some kilobytes on the host. On the device it holds prepared parameters, which programs share if
+/// their tiles are the same. So the number of prepared forms depends on the number of tiles, not of shapes.
 const KEPT_PROGRAMS: usize = 64;
 
-/// Programs of a model by what they were made for. The model's element type and device are the same for all.
+/// The programs of a model, found by input shape, orders and options. The model's element type and device are
+/// the same for all.
 #[derive(Debug, Default)]
 pub(super) struct Programs(Mutex<Vec<Entry>>);
 
 #[derive(Debug)]
 struct Entry {
     input: Box<[usize]>,
-    /// Those of all inputs, the first one's first.
+    /// The orders of all inputs, the first input's first.
     orders: Box<[Order]>,
     options: Options,
     place: Arc<Place>,
 }
 
-/// A program, or the lock under which a thread is making it.
+/// A program, behind the lock that a thread holds while it builds the program.
 type Place = Mutex<Option<Arc<Program>>>;
 
 impl Programs {
-    /// The program for a first input of this shape where the inputs lie like this, from `make` where it is
-    /// not kept. Threads that ask for the same one at a time wait for the first of them to make it; those
-    /// that ask for different ones do not wait for each other.
+    /// Returns the program for a first input of this shape and inputs of these orders. A missing program is
+    /// built by `make`. Threads that ask for the same program wait until the first of them has built it;
+    /// threads that ask for different programs do not wait for each other.
     pub(super) fn get(
         &self,
         input: &[usize],
@@ -215,21 +218,21 @@ impl Programs {
         match make() {
             Ok(made) => Ok(Arc::clone(program.insert(Arc::new(made)))),
             Err(error) => {
-                // A waiting thread makes it anew and gets its own error.
+                // A waiting thread builds the program again and gets its own error.
                 lock(&self.0).retain(|entry| !Arc::ptr_eq(&entry.place, &place));
                 Err(error)
             }
         }
     }
 
-    /// The place of this program among those that are kept.
+    /// Returns the cache entry of this program; a new one if there is none.
     fn place(&self, input: &[usize], orders: &[Order], options: &Options) -> Arc<Place> {
         let is_it = |entry: &Entry| {
             *entry.input == *input && *entry.orders == *orders && entry.options == *options
         };
         let mut kept = lock(&self.0);
         if let Some(index) = kept.iter().rposition(is_it) {
-            // The last one used is the last one to go.
+            // The most recently used entry moves to the end; the first entry is evicted.
             kept[index..].rotate_left(1);
             return Arc::clone(&kept[kept.len() - 1].place);
         }
@@ -278,7 +281,7 @@ mod tests {
                 .get(&[n], &[Order::Dense], &Options::default(), make)
                 .map(drop)
         };
-        // The first is used again, so the second goes for the one that is too many.
+        // Program 0 is used again, so program 1 is evicted when there is one too many.
         for n in (0..KEPT_PROGRAMS).chain([0, KEPT_PROGRAMS, 0, 1]) {
             get(n).unwrap();
         }
@@ -286,8 +289,7 @@ mod tests {
         assert_eq!(made, wanted);
     }
 
-    /// Each thread asks for the one program that all ask for, while another one is being made that takes
-    /// until they have it.
+    /// All threads ask for one program while another is being built, which takes until they have it.
     #[test]
     fn what_several_ask_for_at_a_time_is_made_once_and_nobody_waits_for_others() {
         const THREADS: usize = 4;
@@ -311,7 +313,7 @@ mod tests {
                     all_ask.wait();
                     let make = || {
                         made.fetch_add(1, Ordering::Relaxed);
-                        // Long enough for the others to find that it is not there.
+                        // The pause is long enough for the other threads to find that the program is missing.
                         thread::sleep(std::time::Duration::from_millis(50));
                         Ok(empty())
                     };

@@ -13,12 +13,12 @@ use crate::error::{Error, Result};
 
 const OPERATOR: &str = "replicas";
 
-/// A model on several devices, the GPUs of a host for example, which share each batch.
+/// A model on several devices, such as all GPUs of a host, which share each batch.
 ///
-/// The results are those of the model on one device, for any number of devices: the same bits, as long as the
-/// devices are of one kind, for then the same kernels run. The devices work at a time: threads of rayon's
-/// pool copy arrays for all of them, and where there is nothing to copy by the host, one thread queues the
-/// work of all, which takes it microseconds.
+/// The results do not depend on the number of devices. If all devices are of one kind, they have the same
+/// bits as on one device, because the same kernels run. The devices work concurrently: threads of rayon's
+/// pool copy arrays for all of them. If the host copies nothing, one thread queues the work of all devices,
+/// which takes microseconds.
 ///
 /// # Examples
 /// ```
@@ -42,11 +42,11 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// The model on each of these devices, on a stream of its own. On the model's own device it is the model
-    /// itself, with its memory; on the others its parameters are uploaded.
+    /// Makes one model per device, each on its own stream. On the model's own device it is the model itself,
+    /// with its memory; for the others its parameters are uploaded.
     ///
     /// # Errors
-    /// [`Error::NoDevices`]; what making streams and uploading runs into.
+    /// [`Error::NoDevices`]; errors of making streams and of uploads.
     pub fn new(model: &Model, devices: &[Device]) -> Result<Replicas> {
         if devices.is_empty() {
             return Err(Error::NoDevices);
@@ -68,8 +68,9 @@ impl Replicas {
         &self.models
     }
 
-    /// Which samples of a batch each device has: as many as every other, or one less. The first device has
-    /// all of a graph [whose samples depend on each other](op_spec::graph::Graph::couples_samples).
+    /// Returns the samples of a batch that each device gets. Shares differ by at most one sample. For a graph
+    /// [whose samples depend on each other](op_spec::graph::Graph::couples_samples) the first device gets
+    /// all.
     pub fn shares(&self, batch: usize) -> Vec<Range<usize>> {
         let count = self.models.len();
         if self.models[0].graph().couples_samples() {
@@ -84,7 +85,7 @@ impl Replicas {
             .collect()
     }
 
-    /// The shares that are not empty; an empty batch is the first device's.
+    /// Returns the shares that are not empty. The first device gets an empty batch.
     fn of(&self, input: &[usize]) -> Vec<Share<'_>> {
         let shares = self.shares(input.first().map_or(0, |&extent| extent));
         let shares = self.models.iter().zip(shares).enumerate();
@@ -94,10 +95,10 @@ impl Replicas {
             .collect()
     }
 
-    /// [`Model::forward_array`] on all devices at a time.
+    /// [`Model::forward_array`] on all devices concurrently.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Model::forward_array`].
     pub fn forward_array<'a, S: Data<Elem = f32> + 'a, D: Dimension + 'a>(
         &self,
         inputs: impl Into<Inputs<&'a ArrayBase<S, D>>>,
@@ -105,11 +106,11 @@ impl Replicas {
         self.forward_array_with(inputs, &Options::default())
     }
 
-    /// [`Model::forward_array_with`] on all devices at a time. Where the options allow results that depend on
+    /// [`Model::forward_array_with`] on all devices concurrently. If the options allow results to depend on
     /// the batch, they depend on the number of devices.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Model::forward_array_with`].
     pub fn forward_array_with<'a, S: Data<Elem = f32> + 'a, D: Dimension + 'a>(
         &self,
         inputs: impl Into<Inputs<&'a ArrayBase<S, D>>>,
@@ -120,10 +121,10 @@ impl Replicas {
         arrays::fresh(&shares, &inputs, options, &Cut::for_threads(shares.len()))
     }
 
-    /// [`Model::forward_array_into`] on all devices at a time.
+    /// [`Model::forward_array_into`] on all devices concurrently.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Model::forward_array_into`].
     pub fn forward_array_into<'a, S, D, O, E>(
         &self,
         inputs: impl Into<Inputs<&'a ArrayBase<S, D>>>,
@@ -147,10 +148,10 @@ impl Replicas {
         )
     }
 
-    /// [`Model::forward_pinned`] on all devices at a time.
+    /// [`Model::forward_pinned`] on all devices concurrently.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Model::forward_pinned`].
     pub fn forward_pinned<'a, T: Element>(
         &self,
         inputs: impl Into<Inputs<&'a PinnedArray<T>>>,
@@ -162,11 +163,11 @@ impl Replicas {
         arrays::pinned(&shares, &inputs, y, options, &Cut::default())
     }
 
-    /// [`Model::forward_with`] for tensors that are on the devices: of each input one for each device, in
-    /// their order, of any batch.
+    /// [`Model::forward_with`] for tensors that are already on the devices. Each input has one tensor per
+    /// device, in the order of the devices, with any batch.
     ///
     /// # Errors
-    /// As there; [`Error::ShapeMismatch`] for more tensors, or fewer.
+    /// As [`Model::forward_with`]; [`Error::ShapeMismatch`] for another number of tensors.
     pub fn forward<'a>(
         &self,
         inputs: impl Into<Inputs<&'a [Tensor]>>,
@@ -184,7 +185,7 @@ impl Replicas {
     /// [`Model::plan`] for each device's share of batches of this shape.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Model::plan`].
     pub fn plan(&self, input: &[usize], options: &Options) -> Result<ReplicaPlans> {
         let shares = self.of(input);
         let plan = |share: &Share<'_>| {
@@ -207,7 +208,7 @@ impl Replicas {
     }
 }
 
-/// Refuses inputs, the first one and those of these names, of which there is not one for each.
+/// Refuses inputs (the first one, and further ones of these names) that do not have one tensor per model.
 fn must_be_one_each(inputs: &[&[Tensor]], names: &[String], expected: usize) -> Result<()> {
     let mut inputs = inputs.iter().enumerate();
     inputs.try_for_each(|(index, tensors)| {
@@ -222,7 +223,7 @@ fn must_be_as_many(actual: usize, expected: usize, argument: &'static str) -> Re
 
 /// Plans of one model on several devices, each for a share of a batch.
 ///
-/// Made by [`Replicas::plan`]. Devices without samples have none.
+/// Made by [`Replicas::plan`]. A device without samples has no plan.
 #[derive(Debug)]
 pub struct ReplicaPlans {
     plans: Vec<Plan>,
@@ -234,7 +235,7 @@ impl ReplicaPlans {
         &self.plans
     }
 
-    /// A tensor for each plan's output.
+    /// Allocates a tensor for each plan's output.
     ///
     /// # Errors
     /// As [`Plan::output`].
@@ -245,8 +246,8 @@ impl ReplicaPlans {
     /// Queues one run on every device: [`Plan::execute`] for each plan with its inputs and its output.
     ///
     /// # Errors
-    /// As there; [`Error::ShapeMismatch`] for more tensors than plans, or fewer. Plans before the one that
-    /// failed run.
+    /// As [`Plan::execute`]; [`Error::ShapeMismatch`] if the number of tensors is not the number of plans.
+    /// Plans before the one that failed run.
     pub fn execute<'a>(
         &mut self,
         inputs: impl Into<Inputs<&'a [Tensor]>>,
@@ -264,10 +265,10 @@ impl ReplicaPlans {
         })
     }
 
-    /// Waits until every device has done what it was given.
+    /// Waits until every device has completed its work.
     ///
     /// # Errors
-    /// What went wrong in that work.
+    /// Errors of that work.
     pub fn synchronize(&self) -> Result<()> {
         let mut streams = self.plans.iter().map(Plan::stream);
         streams.try_for_each(|stream| stream.synchronize())
@@ -293,7 +294,7 @@ mod tests {
         array.iter().map(|value| value.to_bits()).collect()
     }
 
-    /// By arrays of the caller, tensors and plans.
+    /// Checks that arrays, tensors and plans give the same bits.
     fn same_bits(model: &Model, devices: &[Device]) {
         let x = data::signed(1, SHAPE);
         let wanted = bits(&model.forward_array(&x).unwrap());
@@ -366,7 +367,7 @@ mod tests {
         assert_eq!(replicas.shares(1), [0..1, 1..1, 1..1]);
         let none = Replicas::new(&replicas.models()[0], &[]);
         assert!(matches!(none, Err(Error::NoDevices)));
-        // Statistics of a batch are those of all its samples.
+        // The statistics of a batch are those of all its samples.
         let norm = Layer::batch_norm("norm").training(true);
         let chain = Chain::new(3, (norm, Layer::relu())).unwrap();
         let coupled = Model::init(&cpus[0].stream().unwrap(), &chain, 3).unwrap();

@@ -1,4 +1,4 @@
-//! Partitions that have a name.
+//! Named partitions.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use op_spec::graph::{Graph, Layer, Partition, PartitionError};
 
 use super::Options;
 
-/// A partition of a graph with a name, by which a user sees what each step of fusion buys.
+/// A named partition of a graph, which shows a user the benefit of each step of fusion.
 ///
 /// # Examples
 /// ```
@@ -24,11 +24,11 @@ use super::Options;
 pub struct Strategy {
     /// Its name, such as `unfused-direct`.
     pub name: &'static str,
-    /// The partition; nothing for the fewest launches that can be had.
+    /// The partition; `None` for the fewest possible launches.
     pub partition: Option<Partition>,
 }
 
-/// Partitions with a name of their own, from the least fused to the most. A graph with these layers has them.
+/// Named partitions, from the least fused to the most. They apply to graphs with exactly these layers.
 const NAMED: [(&str, &str); 5] = [
     (
         "folded-scale",
@@ -53,14 +53,14 @@ const NAMED: [(&str, &str); 5] = [
 ];
 
 impl Strategy {
-    /// The name of the default, the fewest launches that can be had.
+    /// The name of the default strategy: the fewest possible launches.
     pub const FUSED: &'static str = "fused";
 
-    /// What stands for every strategy where [`parse`](Self::parse) reads it.
+    /// The word that selects every strategy in [`parse`](Self::parse).
     pub const ALL: &'static str = "all";
 
-    /// Every strategy for a graph, from a run for each layer to the most fused: `unfused-direct` (direct
-    /// convolutions), partial fusions where the graph has some with names, `fused`.
+    /// Returns every strategy for a graph, from one run per layer to the most fused: `unfused-direct` (direct
+    /// convolutions), the named partial fusions of the graph, `fused`.
     #[must_use]
     pub fn all(graph: &Graph) -> Vec<Strategy> {
         let parsed = |name, text: &str| {
@@ -83,11 +83,11 @@ impl Strategy {
         unfused.into_iter().chain(named).chain([fused]).collect()
     }
 
-    /// The strategies of `graph` that a text asks for: those of a name (none if only other chains have it),
-    /// `all` of them, or a partition written down.
+    /// Returns the strategies of `graph` that a text selects: a name (no strategies if only other chains have
+    /// it), `all`, or a written partition.
     ///
     /// # Errors
-    /// [`PartitionError`] for a text that is none of these.
+    /// [`PartitionError`] for any other text.
     pub fn parse(graph: &Graph, text: &str) -> Result<Vec<Strategy>, PartitionError> {
         let mut all = Strategy::all(graph);
         let mut names = NAMED.iter().map(|&(name, _)| name);
@@ -105,13 +105,13 @@ impl Strategy {
         }])
     }
 
-    /// Whether a [`Precision`](super::Precision) changes anything.
+    /// Returns whether a [`Precision`](super::Precision) affects the strategy.
     #[must_use]
     pub fn has_precision(&self) -> bool {
         self.partition.is_none()
     }
 
-    /// The runs, separated by `|`.
+    /// Returns the runs of layers, separated by `|`.
     #[must_use]
     pub fn summary(&self, graph: &Graph) -> String {
         match &self.partition {
@@ -120,7 +120,7 @@ impl Strategy {
         }
     }
 
-    /// The default options with this strategy.
+    /// Returns the default options with this strategy's partition.
     #[must_use]
     pub fn options(&self) -> Options {
         Options {

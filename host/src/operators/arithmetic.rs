@@ -39,8 +39,8 @@ impl<'a> From<&'a Tensor> for Other<'a> {
     }
 }
 
-/// Defines the operations. What stands before one is the part of its documentation that is its own; the
-/// string is the example's call, the array what it gives for 1, 2 and 3.
+/// Defines the arithmetic operators. The comment before each is the specific part of its documentation. The
+/// string is the call in the example, and the array is its result for 1, 2 and 3.
 macro_rules! arithmetic {
     ($(
         $(#[$about:meta])+
@@ -48,9 +48,9 @@ macro_rules! arithmetic {
     )*) => {$(
         $(#[$about])+
         ///
-        /// *Shapes*: any; the output has the input's. `other` is a number, a tensor of the shape of `x`, or
-        /// one that PyTorch broadcasts to `x` and that has one element, or one for each channel: `(c, 1, 1)`
-        /// or `(1, c, 1, 1)` for images.
+        /// *Shapes*: any; the output has the input's shape. `other` is a number, a tensor of the shape of
+        /// `x`, or a tensor that PyTorch broadcasts to `x`, with one element or one for each channel:
+        /// `(c, 1, 1)` or `(1, c, 1, 1)` for images.
         ///
         /// *NaN*, infinities and the sign of zeros follow IEEE 754.
         ///
@@ -101,10 +101,10 @@ arithmetic! {
 
     /// `y = x / other`, element by element.
     ///
-    /// *Numerics*: by a tensor of the shape of `x` one rounding, and one to the storage type. Else a product
-    /// with `1 / other`. Both are rounded to f32, as PyTorch computes the quotient by a number on a GPU, and
-    /// then to the storage type; a quotient may differ from it in the last bit. The reciprocal of a number
-    /// below `2^-128` is infinite.
+    /// *Numerics*: for a tensor of the shape of `x`, one rounding, and one to the storage type. Otherwise the
+    /// result is a product with `1 / other`. Reciprocal and product are rounded to f32, as in PyTorch's
+    /// quotient by a number on a GPU, and then to the storage type; the last bit may differ from the exact
+    /// quotient's. The reciprocal of a number below `2^-128` is infinite.
     pub fn div = Div, "div(&x, &other)" => "[2.0, -1.0, 3.0]";
 }
 
@@ -114,7 +114,7 @@ fn with_tensor(x: &Tensor, operation: ArithmeticOp, other: &Tensor) -> Result<Te
     single(operation.name(), x, problem.into(), &parameters)
 }
 
-/// The problem as a product with one factor per channel, if it is one.
+/// Returns the problem as a product with one factor per channel, if it is one.
 fn as_scale(problem: &ArithmeticProblem) -> Option<ScaleProblem> {
     match problem.operand {
         ArithmeticOperand::Channels { shape, values }
@@ -144,7 +144,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &ArithmeticProb
     batch_norm::plan_map(plan, dtype, &geometry)
 }
 
-/// Plans the folding as a preparation.
+/// Plans the launch that folds the parameter as a preparation.
 pub(crate) fn plan_folding(
     plan: &mut LaunchPlan,
     dtype: DType,
@@ -154,7 +154,7 @@ pub(crate) fn plan_folding(
     plan.preparation(&FOLD_ARITHMETIC, &[dtype.label()], shape)
 }
 
-/// Appends the one launch that folds the other operand into a gain and a shift of each channel, behind
+/// Appends the launch that folds the other operand into a gain and a shift for each channel, applied after
 /// those of `before`.
 fn fold(
     program: &mut ProgramBuilder,
@@ -163,20 +163,21 @@ fn fold(
     problem: &ArithmeticProblem,
 ) -> Result<Folded> {
     let geometry = ArithmeticFold::of(problem, before.is_some())?;
-    // The plan names the kernel for the tensors' type; parameters that each run is given may be f32.
+    // The plan names the kernel for the tensors' type; parameters passed to each run may be f32.
     let (_, shape) = program.next(&FOLD_ARITHMETIC);
     let kernel = FOLD_ARITHMETIC.instance(&[program.dtype(other).label()])?;
     let gain = program.tensor(&[geometry.channels as usize], DType::F32)?;
     let shift = program.tensor_like(gain)?;
     let [from_gain, from_shift] = [before.map(|of| of.gain), before.map(|of| of.shift)];
     let arguments = (other, from_gain, from_shift, gain, shift, geometry);
-    // SAFETY: gains and shifts have an element for each channel, `other` as many as the geometry says.
+    // SAFETY: gains and shifts have an element for each channel, and `other` has the geometry's number of
+    // elements.
     unsafe { program.launch(kernel, shape, arguments) }
     Ok(Folded { gain, shift })
 }
 
-/// The gain and the shift of the operation `layer` of a chain behind those of `before`, the first layer of
-/// which is `first`, [prepared] from the parameter.
+/// Returns the gain and the shift of the arithmetic layer `layer` of a chain, combined with those of
+/// `before`, whose first layer is `first`. They are [prepared] from the parameter.
 pub(crate) fn folded(
     program: &mut ProgramBuilder,
     preparations: &Preparations,

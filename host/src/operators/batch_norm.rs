@@ -1,4 +1,4 @@
-//! Normalisation of every channel by statistics that are parameters, or by those of the batch.
+//! Normalisation of every channel by running statistics, which are parameters, or by the batch's statistics.
 
 use kernels_gpu::batch_norm::{BATCH_NORM, BATCH_NORM_MOMENTS, FOLD_BATCH_NORM};
 use launch_config::KernelGeometry;
@@ -17,29 +17,29 @@ use crate::spec::{BatchNormProblem, BatchNormSpec};
 use launch_config::elementwise::{self, ChannelGeometry};
 use launch_config::{AffineType, Presence};
 
-/// `y = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]` by the running statistics, `running` being
-/// their mean and variance, or by mean and (biased) variance of each channel over the batch and all positions
-/// where there are none, or in training.
+/// `y = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]`. Mean and variance are the running
+/// statistics `running`. Without running statistics, or in training, they are the mean and the (biased)
+/// variance of each channel over the batch and all positions.
 ///
-/// *Shapes*: `x` is `(n, c, *)` with any number of spatial dimensions, also none, `running`, and the optional
-/// `weight` and `bias` are `(c)`; the output has the input's shape. This one function is `BatchNorm1d`,
-/// `BatchNorm2d` and `BatchNorm3d`. It leaves running statistics as they are;
-/// [`Launches::functional`](crate::model::Launches::functional) gives new ones.
+/// *Shapes*: `x` is `(n, c, *)` with any number of spatial dimensions, including none. `running`, and the
+/// optional `weight` and `bias`, are `(c)`. The output has the input's shape. This one function is
+/// `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`. It does not change running statistics;
+/// [`Launches::functional`](crate::model::Launches::functional) computes new ones.
 ///
-/// *Numerics*: by the batch's statistics as in [`group_norm`](crate::ops::group_norm), whose groups are the
-/// channels of all samples. By running ones, `gain = weight / sqrt(running_var + eps)` and
+/// *Numerics*: with the batch's statistics as in [`group_norm`](crate::ops::group_norm), whose groups are the
+/// channels of all samples. With running statistics, `gain = weight / sqrt(running_var + eps)` and
 /// `shift = bias - running_mean * gain` are computed in float64 and rounded to f32 once, also for 16-bit
-/// tensors. A result is `fma(gain, x, shift)`. So its error is at most `2^-23 * (|gain * x| + |shift|)`, and
+/// tensors. The result is `fma(gain, x, shift)`. Its error is at most `2^-23 * (|gain * x| + |shift|)`, plus
 /// one rounding to the storage type.
 ///
-/// *NaN*: NaN stays NaN and affects no other element; NaN in a parameter makes its channel NaN, as does a
+/// *NaN*: NaN stays NaN and affects no other element. NaN in a parameter makes its channel NaN, as does a
 /// variance below `-eps`. Infinities follow IEEE 754. If `running_var + eps` is 0 the gain is infinite;
-/// PyTorch's backends differ in that case. By the batch's statistics, NaN or an infinity makes its channel
+/// PyTorch's backends differ in that case. With the batch's statistics, NaN or an infinity makes its channel
 /// NaN in all samples.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): less than two dimensions, statistics or parameters of another length,
-/// `eps` that is negative, 0 or NaN, a single value per channel by the batch's statistics.
+/// [`Error::Spec`](crate::Error::Spec): less than two dimensions; statistics or parameters of another length;
+/// `eps` that is negative, 0 or NaN; with the batch's statistics, a single value per channel.
 /// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
 /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
@@ -90,7 +90,7 @@ pub(crate) struct Statistics {
     pub(crate) bias: Option<Value>,
 }
 
-/// A batch norm that a kernel of another operator folds, as such kernels take it.
+/// The arguments for a kernel of another operator that folds a batch norm itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FoldedInKernel {
     /// Running mean, running variance, weight and bias.
@@ -101,7 +101,7 @@ pub(crate) struct FoldedInKernel {
 }
 
 impl FoldedInKernel {
-    /// That of a norm, if there is one.
+    /// Returns the arguments for a norm, or those for no norm.
     pub(crate) fn of(
         program: &ProgramBuilder,
         norm: Option<(Statistics, BatchNormProblem)>,
@@ -123,7 +123,7 @@ impl FoldedInKernel {
     }
 }
 
-/// Gain and shift of each channel, `fma(gain, x, shift)`: f32, `(c)`, for any storage type.
+/// Gain and shift of each channel in `fma(gain, x, shift)`: f32 of shape `(c)`, for any storage type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Folded {
     pub(crate) gain: Value,
@@ -146,7 +146,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &BatchNormProbl
     plan_map(plan, dtype, &problem.geometry()?)
 }
 
-/// Plans the folding as a preparation.
+/// Plans the launch that folds the parameters as a preparation.
 pub(crate) fn plan_folding(
     plan: &mut LaunchPlan,
     dtype: DType,
@@ -156,7 +156,7 @@ pub(crate) fn plan_folding(
     plan.preparation(&FOLD_BATCH_NORM, &[dtype.label()], shape)
 }
 
-/// Plans the one launch that maps the input.
+/// Plans the launch that applies gain and shift to the input.
 pub(crate) fn plan_map(
     plan: &mut LaunchPlan,
     dtype: DType,
@@ -166,14 +166,14 @@ pub(crate) fn plan_map(
     plan.launch(&BATCH_NORM, &[dtype.label()], shape)
 }
 
-/// Appends the one launch that folds the parameters.
+/// Appends the launch that folds the parameters.
 fn fold(
     program: &mut ProgramBuilder,
     of: Statistics,
     problem: &BatchNormProblem,
 ) -> Result<Folded> {
     let geometry = FoldGeometry::of(problem)?;
-    // The plan names the kernel for the tensors' type; parameters that each run is given may be f32.
+    // The plan names the kernel for the tensors' type; parameters passed to each run may be f32.
     let (_, shape) = program.next(&FOLD_BATCH_NORM);
     let kernel = FOLD_BATCH_NORM.instance(&[program.dtype(of.mean).label()])?;
     let gain = program.tensor(&[problem.shape.c], DType::F32)?;
@@ -187,13 +187,13 @@ fn fold(
         shift,
         geometry,
     );
-    // SAFETY: all values that exist have an element for each channel, and the geometry says which do.
+    // SAFETY: every present value has an element for each channel, and the geometry says which are present.
     unsafe { program.launch(kernel, shape, arguments) }
     Ok(Folded { gain, shift })
 }
 
-/// The folded parameters of the batch norm `layer` of a chain, [prepared] from `of`, which are of one element
-/// type.
+/// Returns the folded parameters of the batch norm `layer` of a chain, [prepared] from `of`, whose values
+/// have one element type.
 pub(crate) fn folded(
     program: &mut ProgramBuilder,
     preparations: &Preparations,
@@ -220,15 +220,16 @@ pub(crate) fn folded(
     Ok(Folded { gain, shift })
 }
 
-/// Plans the launch that makes the moments of the rows of `norm` those of the batch. Returns the norm of
-/// these.
+/// Plans the launch that combines the moments of the rows of `norm` into the batch's moments. Returns the
+/// norm of the combined rows.
 pub(crate) fn plan_of_batch(plan: &mut LaunchPlan, norm: NormGeometry) -> Result<NormGeometry> {
     let shape = BatchMoments::new(norm, None).shape();
     plan.launch(&BATCH_NORM_MOMENTS, &[], shape)?;
     Ok(norm.of_batch())
 }
 
-/// Appends that launch, which renews the running statistics, mean and variance, if each run is given them.
+/// Appends the launch of [`plan_of_batch`]. It also renews the running mean and variance, if each run gets
+/// them.
 pub(crate) fn of_batch(
     program: &mut ProgramBuilder,
     input: NormInput,
@@ -243,7 +244,7 @@ pub(crate) fn of_batch(
     let moments = program.tensor(&[norm.partial_elements() as usize], DType::F32)?;
     let [mut known, mut renewed] = [[None; 2]; 2];
     for (index, parameter) in given.into_iter().flatten().enumerate() {
-        // A norm of the same parameters may have been there before.
+        // An earlier norm may already have renewed the same parameters.
         let current = program.renewed(parameter).unwrap_or(parameter);
         let new = program.tensor(&[problem.shape.c], DType::F32)?;
         known[index] = Some(program.converted(current, DType::F32)?);
@@ -260,8 +261,8 @@ pub(crate) fn of_batch(
         new_variance,
         geometry,
     );
-    // SAFETY: the partial results are those of the norm's rows, which are channels, and `moments` has room
-    // for those of one each; running statistics have an element for each channel.
+    // SAFETY: the partial results are those of the norm's rows (channels), and `moments` has room for one
+    // result per channel; running statistics have an element for each channel.
     unsafe { program.launch(kernel, shape, arguments) }
     Ok(NormInput {
         partials: moments,
@@ -270,8 +271,8 @@ pub(crate) fn of_batch(
     })
 }
 
-/// Weight and bias, and the running statistics that it renews, of the parameters of a norm by the batch's
-/// statistics.
+/// Splits the parameters of a norm with the batch's statistics: weight and bias, and the running statistics
+/// that it renews.
 pub(crate) fn of_layer(
     problem: &BatchNormProblem,
     parameters: [Option<Value>; MAX_PARAMETERS],
@@ -288,7 +289,7 @@ pub(crate) fn of_layer(
     (affine, [(); 2].map(|()| next(problem.momentum.is_some())))
 }
 
-/// Appends the operator by the batch's statistics, with the running ones that it renews, if any.
+/// Appends the operator with the batch's statistics. It renews `running`, if present.
 pub(crate) fn append_by_batch(
     program: &mut ProgramBuilder,
     x: Value,
@@ -319,7 +320,7 @@ pub(crate) fn append(
     append_folded(program, x, folded, problem.geometry()?)
 }
 
-/// Appends the one launch that maps `x`.
+/// Appends the launch that applies gain and shift to `x`.
 pub(crate) fn append_folded(
     program: &mut ProgramBuilder,
     x: Value,

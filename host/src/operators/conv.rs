@@ -24,7 +24,7 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    /// Bytes of both.
+    /// The bytes of weight and bias.
     pub(super) fn bytes(self, program: &ProgramBuilder) -> u64 {
         let bias = self.bias.map_or(0, |bias| program.bytes(&[bias]));
         program.bytes(&[self.weight]) + bias
@@ -45,8 +45,8 @@ pub(crate) fn plan<const D: usize>(
     plan_direct(plan, dtype, &problem.geometry()?, (D as u32).max(2))
 }
 
-/// Plans the launch of a convolution of volumes, or of images that are one voxel deep, which has outputs and
-/// no separate padding.
+/// Plans the launch of a convolution of volumes, or of images as volumes of depth 1. It has outputs and no
+/// separate padding.
 pub(super) fn plan_volumes(
     plan: &mut LaunchPlan,
     dtype: DType,
@@ -89,7 +89,7 @@ pub(crate) fn append<const D: usize>(
     let geometry = problem.geometry()?;
     let (kernel, shape) = program.next(&CONV_DIRECT);
     let arguments = (x, weight, bias, y, geometry);
-    // SAFETY: the values have the shapes that the geometry was made from; the bias is there if the geometry
+    // SAFETY: the values have the shapes that the geometry was made from; the bias is present if the geometry
     // says so; `geometry()` refused planes of 2^31 elements.
     unsafe { program.launch(kernel, shape, arguments) }
     Ok(y)

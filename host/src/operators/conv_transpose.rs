@@ -1,5 +1,5 @@
-//! Transposed convolution in one to three dimensions: a convolution for each class of phases. Each shuffles
-//! its results into the output, or a launch interleaves them.
+//! Transposed convolution in one to three dimensions, as one convolution for each class of phases. The
+//! convolutions shuffle their results into the output, or a launch interleaves them.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ use crate::spec::{ConvProblem, ConvTransposeProblem};
 pub(crate) enum ClassKernels {
     ImplicitGemm(Gemm),
     Depthwise(DepthwiseGeometry),
-    /// Of channels-last tensors.
+    /// A depthwise convolution of channels-last tensors.
     DepthwiseNhwc(NhwcKernel),
     Direct,
 }
@@ -49,7 +49,7 @@ impl ClassKernels {
         }
     }
 
-    /// Whether they store results of a type through this epilogue and this list.
+    /// Whether the kernels store results of a type through this epilogue and this list.
     fn take(&self, store: &(Epilogue, OperandList), dtype: DType) -> bool {
         let (_, list) = store;
         match self {
@@ -64,17 +64,17 @@ impl ClassKernels {
 /// An epilogue and a list that change nothing.
 const NO_STORE: (Epilogue, OperandList) = (Epilogue::NONE, OperandList::EMPTY);
 
-/// A class with its convolution.
+/// A class of phases with its convolution.
 #[derive(Debug)]
 struct PlannedClass {
-    /// Its number, which no other class of any of the layer's programs has with other filters.
+    /// The class number. Within all programs of the layer, other filters have other numbers.
     number: usize,
     filters: PhaseFiltersGeometry,
     convolution: ConvProblem<3>,
     kernels: ClassKernels,
 }
 
-/// The first of these classes that reformats the input as this implicit GEMM needs it.
+/// Returns the first class that already reformats the input as this implicit GEMM needs it.
 fn reformatted_by(classes: &[PlannedClass], gemm: &Gemm) -> Option<usize> {
     let reformats = |planned: &&PlannedClass| match &planned.kernels {
         ClassKernels::ImplicitGemm(first) => gemm.reformats_as(first),
@@ -89,23 +89,25 @@ pub(crate) struct Transposed {
     problem: ConvTransposeProblem<3>,
     geometry: InterleaveGeometry,
     classes: Vec<PlannedClass>,
-    /// What outputs go through before they are written, those without taps included.
+    /// The epilogue and the list that are applied to all outputs before they are written, including outputs
+    /// without taps.
     store: (Epilogue, OperandList),
-    /// Whether a launch writes the output from the results of the classes. Otherwise their convolutions do:
-    /// that of the only class, or each its own elements.
+    /// Whether a separate launch writes the output from the results of all classes. Otherwise the
+    /// convolutions write it: the only class all of it, or each class its own elements.
     interleaves: bool,
-    /// The layouts of the input, and of the classes' results and the output.
+    /// The layout of the input, and the layout of the classes' results and of the output.
     pub(crate) reads: Layout,
     pub(crate) writes: Layout,
 }
 
 impl Transposed {
-    /// The classes of a transposed convolution with kernels that `choose` gives for each convolution; none if
-    /// these differ in what they read or write. Outputs go through `store`. `choose` is also given
-    /// whether the input that an implicit GEMM reads has been reformatted for an earlier convolution.
+    /// Returns the classes of a transposed convolution, with the kernels that `choose` returns for each
+    /// convolution; `None` if the kernels read or write different layouts. `store` is applied to outputs. The
+    /// second argument of `choose` tells whether an earlier convolution has already reformatted the input as
+    /// an implicit GEMM needs it.
     ///
     /// # Errors
-    /// Extents that no kernel can index; what `choose` refuses.
+    /// Extents that no kernel can index; the refusals of `choose`.
     pub(crate) fn new(
         problem: &ConvTransposeProblem<3>,
         store: (Epilogue, OperandList),
@@ -139,9 +141,9 @@ impl Transposed {
         }))
     }
 
-    /// The same with implicit GEMMs that shuffle their results into an NCHW output; none where `choose` gives
-    /// none for one of their convolutions, or where they read different layouts. Whether they store results
-    /// through `store`, [`is_stored`](Self::is_stored) tells.
+    /// Returns the classes with implicit GEMMs that shuffle their results into an NCHW output. `None` if
+    /// `choose` returns no GEMM for one of them, or if they read different layouts.
+    /// [`is_stored`](Self::is_stored) tells whether they store results through `store`.
     pub(crate) fn shuffled(
         problem: &ConvTransposeProblem<3>,
         store: (Epilogue, OperandList),
@@ -171,8 +173,8 @@ impl Transposed {
         })
     }
 
-    /// The same with one implicit GEMM of all phases that reduces its results; none where it does not store
-    /// results through `store`.
+    /// Returns a single class of all phases, whose implicit GEMM reduces its results; `None` if the GEMM does
+    /// not store results through `store`.
     pub(crate) fn reduced(
         problem: &ConvTransposeProblem<3>,
         class: &ShuffledClass,
@@ -198,13 +200,14 @@ impl Transposed {
         })
     }
 
-    /// Whether a launch that interleaves applies what outputs of `dtype` go through, or the convolutions do.
+    /// Whether the launches apply `store` to outputs of `dtype`: the interleaving launch, or all
+    /// convolutions.
     pub(crate) fn is_stored(&self, dtype: DType) -> bool {
         if self.interleaves {
             return true;
         }
         let (_, list) = &self.store;
-        // A list with a residual is applied to vectors of a shuffled output.
+        // A list with a residual needs rows of the shuffled output that consist of whole vectors.
         let needs_vectors = list.has_residual();
         let row_bytes = self.problem.output[2] * dtype.size();
         let has_vectors = row_bytes.is_multiple_of(K_VECTOR_BYTES as usize);
@@ -222,7 +225,7 @@ impl Transposed {
         })
     }
 
-    /// What the results of classes go through before they are written.
+    /// Returns the epilogue and the list that the classes' convolutions apply.
     fn class_store(&self) -> (Epilogue, OperandList) {
         match self.interleaves {
             true => NO_STORE,
@@ -230,7 +233,7 @@ impl Transposed {
         }
     }
 
-    /// Plans the launches, and those that prepare the filters of each class.
+    /// Plans the launches, and the preparations of each class's filters.
     pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
         let labels = [dtype.label()];
         for (index, planned) in self.classes.iter().enumerate() {
@@ -290,7 +293,7 @@ impl fmt::Display for Transposed {
     }
 }
 
-/// The filters and the bias of a class, [prepared] from those of the layer `layer`.
+/// Returns the filters and the bias of a class, [prepared] from those of the layer `layer`.
 fn prepare(
     program: &mut ProgramBuilder,
     preparations: &Preparations,
@@ -305,8 +308,8 @@ fn prepare(
         let weights = program.tensor(&[filters, g.filter_elements() as usize], dtype)?;
         let repeated = program.tensor(&[bias.map_or(0, |_| filters)], dtype)?;
         let arguments = (weight, bias, weights, repeated, g);
-        // SAFETY: weight and bias have the shapes that the geometry was made from, and the two outputs the
-        // sizes that it says; the bias is there if it says so.
+        // SAFETY: weight and bias have the shapes that the geometry was made from, the two outputs have the
+        // geometry's sizes, and the bias is present if the geometry says so.
         unsafe { program.launch(kernel, shape, arguments) }
         Ok([weights, repeated])
     };
@@ -314,8 +317,8 @@ fn prepare(
     prepared(program, preparations, of, [Some(weight), bias], append)
 }
 
-/// Appends a transposed convolution of `x`, which lies as it is read, to an output of the shape `output`.
-/// `parameters` are the layer's, with the tensors of what outputs go through.
+/// Appends a transposed convolution of `x`, which has the layout that is read, with an output of the shape
+/// `output`. `parameters` are the layer's, with the tensors of the store.
 ///
 /// `transposed` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
@@ -368,7 +371,7 @@ pub(crate) fn append(
                     None => implicit_gemm::reformat(program, x, gemm)?,
                 };
                 reformatted[index] = input;
-                // All of them shuffle their results into one output.
+                // All convolutions shuffle their results into one output.
                 let y = match y.filter(|_| !interleaves) {
                     Some(y) => y,
                     None => {
@@ -424,9 +427,9 @@ pub(crate) fn append(
         list,
     );
     // SAFETY: the results are the outputs of the geometry's classes in the layout of `y`, which has an
-    // element for each output; the bias is there if the geometry says so, gain and shift of each channel if
-    // the epilogue does, and those behind if the list does, which also says whether there is a residual, of
-    // the shape and layout of `y`. `geometry()` refused planes of 2^31 elements.
+    // element for each output. The bias is present if the geometry says so, gain and shift of each channel if
+    // the epilogue does, and the list's gain and shift if the list does. The list also says whether there is
+    // a residual, which has the shape and layout of `y`. `geometry()` refused planes of 2^31 elements.
     unsafe {
         match transposed.writes {
             Layout::Nchw => {

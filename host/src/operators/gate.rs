@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{ChannelShape, GateProblem, ScaleProblem};
 
-/// The gate of a dense tensor, whose planes have a factor each; or of positions whose channels lie side by
-/// side, which are planes of channels then.
+/// Returns the gate as a product with one factor per plane. Planes are those of a dense tensor, or, for a
+/// gate of positions in a channels-last tensor, the channels of each position.
 fn of_planes(problem: &GateProblem) -> ScaleProblem {
     let ChannelShape { n, c, spatial } = problem.shape;
     let [planes, spatial] = match problem.of_positions {
@@ -26,7 +26,7 @@ fn of_planes(problem: &GateProblem) -> ScaleProblem {
     })
 }
 
-/// Plans the launch: of channels in channels-last tensors if there is a geometry, else of planes.
+/// Plans the launch: for channels of channels-last tensors if there is a geometry, else for planes.
 ///
 /// # Errors
 /// Extents that no kernel can index; more blocks than a launch takes.
@@ -42,8 +42,8 @@ pub(crate) fn plan(
     }
 }
 
-/// Appends the product of `x`, which lies as it was planned for, and a dense gate. The result has the layout
-/// of `x`.
+/// Appends the product of `x`, which has the planned layout, and a dense gate. The result has the layout of
+/// `x`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -57,7 +57,7 @@ pub(crate) fn append(
     let shape = program.shape(x).to_vec();
     let order = Order::of_layout(&shape, Layout::Nhwc)?;
     let y = program.tensor_as(&shape, program.dtype(x), order)?;
-    // SAFETY: `x` and `y` have the problem's shape with channels last, `gate` a value for each of its samples
-    // and channels.
+    // SAFETY: `x` and `y` have the problem's shape with channels last, and `gate` has a value for each sample
+    // and channel.
     Ok(unsafe { compute(program, &GATE_NHWC, y, (x, gate, y, *geometry)) })
 }

@@ -14,13 +14,13 @@ use launch_config::norm::NormGeometry;
 /// *Shapes*: `x` is `(n, c, *)`, `weight` and `bias`, both optional, are `(c)`; the output has the input's
 /// shape.
 ///
-/// *Numerics*: statistics combine shifted partial sums in a fixed order, so that a mean a thousand times the
-/// deviation costs no more than its own rounding, and results repeat bit for bit; `cond` is
+/// *Numerics*: statistics combine shifted partial sums in a fixed order, so results repeat bit for bit. A
+/// mean a thousand times the deviation costs no more than its own rounding. `cond` is
 /// `rstd * |weight| * (|x| + mean|x|) + |y| + |bias|` in the bound of [`ops`](crate::ops#numerics). A *NaN*
 /// or an infinity makes its whole group NaN.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): channels that are no multiple of the groups, parameters of another
+/// [`Error::Spec`](crate::Error::Spec): channels that are not a multiple of the groups, parameters of another
 /// length, `eps` that is negative or NaN, a single value per group.
 /// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
 /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
@@ -50,12 +50,12 @@ pub fn group_norm(
     single("group_norm", x, problem.into(), &parameters)
 }
 
-/// Plans both launches of a norm.
+/// Plans both launches of a norm: statistics and normalisation.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, norm: &NormGeometry) -> Result<()> {
     group_norm_scale_pointwise::plan(plan, dtype, norm)
 }
 
-/// Appends both launches of a norm. Instance norm is one, too, with a group per channel.
+/// Appends both launches of a norm. Instance norm is a group norm with one group per channel.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::spec::InstanceNormSpec;
 
 /// `y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`, with mean and (biased) variance over each
-/// channel of each sample: [`group_norm`](crate::ops::group_norm) with a group per channel, and computed as
-/// that.
+/// channel of each sample. It is computed as a [`group_norm`](crate::ops::group_norm) with one group per
+/// channel.
 ///
 /// *Shapes*: `x` is `(n, c, *)` with any number of spatial dimensions, `weight` and `bias`, both optional,
 /// are `(c)`; the output has the input's shape.
@@ -15,9 +15,8 @@ use crate::spec::InstanceNormSpec;
 /// *Numerics*, *NaN*: as in [`group_norm`](crate::ops::group_norm).
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): a single spatial element (its deviation is 0 whatever it holds),
-/// parameters of another length, `eps` that is negative or NaN.
-/// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// [`Error::Spec`](crate::Error::Spec): a single spatial element (its deviation is always 0), parameters of
+/// another length, `eps` that is negative or NaN. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
 /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
 /// # Examples

@@ -12,10 +12,10 @@ use crate::error::Result;
 use crate::graph::LayerProblem;
 use crate::program::{Arguments, LaunchPlan, ProgramBuilder, Value};
 
-/// Appends the next launch of the configuration, which is of `family` and computes `y`, and returns `y`.
+/// Appends the configuration's next launch, which belongs to `family` and computes `y`, and returns `y`.
 ///
 /// # Safety
-/// That of [`ProgramBuilder::launch_moving`].
+/// The safety rules of [`ProgramBuilder::launch_moving`].
 pub(super) unsafe fn compute<A: KernelArgs>(
     program: &mut ProgramBuilder,
     family: &Family<A>,
@@ -23,7 +23,7 @@ pub(super) unsafe fn compute<A: KernelArgs>(
     arguments: impl Arguments<A>,
 ) -> Value {
     let (kernel, shape) = program.next(family);
-    // SAFETY: the caller's to grant.
+    // SAFETY: the caller's promise.
     unsafe { program.launch(kernel, shape, arguments) }
     y
 }
@@ -57,8 +57,8 @@ pub(crate) fn single(
     Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))
 }
 
-/// The parameters of an operator, dense and on the stream of `x`. Refuses those on another device, or of
-/// another element type.
+/// Returns the parameters of an operator, dense and on the stream of `x`. Refuses parameters on another
+/// device, or of another element type.
 pub(crate) fn checked(
     operator: &'static str,
     x: &Tensor,
@@ -71,7 +71,7 @@ pub(crate) fn checked(
     }
     let parameter = |index: usize| parameters.get(index).and_then(|&(_, tensor)| tensor);
     let parameters: [_; MAX_PARAMETERS] = std::array::from_fn(parameter);
-    // Parameters that are not dense are copied by launches of their own.
+    // Separate launches copy parameters that are not dense.
     let ordered = |tensor: Option<&Tensor>| {
         let tensor = tensor.map(|tensor| tensor.on(x.stream())?.contiguous());
         tensor.transpose()
@@ -94,7 +94,7 @@ pub(crate) fn with_or_without_batch(
     Ok(y.reshaped(&shape)?.expect("results are dense"))
 }
 
-/// All values, or the first error.
+/// Returns all values, or the first error.
 fn all<T>(values: [Result<Option<T>>; MAX_PARAMETERS]) -> Result<[Option<T>; MAX_PARAMETERS]> {
     let mut found = [const { None }; MAX_PARAMETERS];
     for (place, value) in found.iter_mut().zip(values) {
@@ -111,13 +111,13 @@ pub(crate) struct Affine {
 }
 
 impl Affine {
-    /// Their element type in a norm of `x`.
+    /// The element type of weight and bias in a norm of `x`.
     pub(crate) fn element_type(self, program: &ProgramBuilder, x: Value) -> AffineType {
         let stored = self.weight.or(self.bias);
         AffineType::of(stored.is_some_and(|value| program.dtype(value) != program.dtype(x)))
     }
 
-    /// The same rounded to `dtype`, for kernels that take no others.
+    /// Rounds weight and bias to `dtype`, for kernels that support no other type.
     pub(crate) fn narrow(self, program: &mut ProgramBuilder, dtype: DType) -> Result<Self> {
         let mut narrow = |value: Option<Value>| {
             let value = value.map(|value| program.converted(value, dtype));

@@ -13,20 +13,19 @@ use crate::error::Result;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{LayerNormProblem, LayerNormSpec};
 
-/// `y = (x - mean) / sqrt(var + eps) * weight + bias`, with mean and (biased) variance over the last axes:
-/// over channels and positions of each sample, for example.
+/// `y = (x - mean) / sqrt(var + eps) * weight + bias`, with mean and (biased) variance over the last axes,
+/// for example over channels and positions of each sample.
 ///
-/// *Shapes*: `x` is `(n, c, *)`, `normalized_shape` has the extents of its last axes, never the batch;
-/// `weight` and `bias`, both optional, have it as well. The output has the input's shape. An `x` of
-/// `normalized_shape` itself is a single sample. A norm of channels and space with a weight and a bias for
-/// each *channel* is [`group_norm`](crate::ops::group_norm) with one group.
+/// *Shapes*: `x` is `(n, c, *)`. `normalized_shape` has the extents of its last axes, never the batch;
+/// `weight` and `bias`, both optional, have that shape. The output has the input's shape. An `x` of shape
+/// `normalized_shape` is a single sample. A norm of channels and space with a weight and a bias for each
+/// *channel* is [`group_norm`](crate::ops::group_norm) with one group.
 ///
-/// *Numerics*: as in [`group_norm`](crate::ops::group_norm), of which these are the statistics, and one
-/// rounding more where there is a weight or a bias. A *NaN* or an infinity makes all values NaN that share
-/// its mean.
+/// *Numerics*: the statistics are those of [`group_norm`](crate::ops::group_norm). A weight or a bias adds
+/// one rounding. A *NaN* or an infinity makes all values with the same mean NaN.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): a `normalized_shape` that is not that of the last axes, parameters of
+/// [`Error::Spec`](crate::Error::Spec): a `normalized_shape` that does not match the last axes, parameters of
 /// another shape, `eps` that is negative or NaN. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
 /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
@@ -61,7 +60,7 @@ pub fn layer_norm(
     })
 }
 
-/// Plans the launch that normalises several rows of each sample.
+/// Plans the launch for a norm of several rows per sample.
 pub(crate) fn plan_rows(
     plan: &mut LaunchPlan,
     dtype: DType,
@@ -71,7 +70,8 @@ pub(crate) fn plan_rows(
     plan.launch(&LAYER_NORM_ROWS, &[dtype.label()], geometry.rows.shape())
 }
 
-/// Appends that launch, with a list behind the norm. The residual has the layout of `x`.
+/// Appends the launch for several rows per sample, with a list after the norm. The residual has the layout of
+/// `x`.
 pub(crate) fn append_rows(
     program: &mut ProgramBuilder,
     x: Value,
@@ -85,8 +85,8 @@ pub(crate) fn append_rows(
     let (gain, shift) = operands.gain_and_shift();
     let (residual, list) = (operands.residual, operands.list);
     let arguments = (x, weight, bias, residual, gain, shift, y, geometry, list);
-    // SAFETY: `x`, `y` and the residual have the elements of the geometry, weight and bias those of a row;
-    // the list's gain and shift have a value for each channel.
+    // SAFETY: `x`, `y` and the residual have the geometry's elements, weight and bias those of a row; the
+    // list's gain and shift have a value for each channel.
     Ok(unsafe { compute(program, &LAYER_NORM_ROWS, y, arguments) })
 }
 
@@ -129,6 +129,6 @@ pub(crate) fn append(
     let apply = norm.apply(program.dtype(x).size() as u32);
     let arguments = (x, partials, affine.weight, affine.bias, y, apply);
     // SAFETY: `x` and `y` have `norm.elements()` elements; the partial results are those of `x`; weight and
-    // bias have an element for each of a row's where they exist.
+    // bias, if present, have the elements of a row.
     Ok(unsafe { compute(program, &LAYER_NORM_APPLY, y, arguments) })
 }

@@ -16,8 +16,8 @@ use crate::spec::{MaxPool2dProblem, MaxPool2dSpec};
 /// `y[n, c, p, q]` is the largest of `x[n, c, h, w]` over the window of `(p, q)`.
 ///
 /// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)` with
-/// `p = (h + 2 padding - dilation (kernel - 1) - 1) / stride + 1`, rounded up under `ceil_mode` (less windows
-/// that would start in the padding behind the image). Without a batch, `(c, h, w)` to `(c, p, q)`.
+/// `p = (h + 2 padding - dilation (kernel - 1) - 1) / stride + 1`. `ceil_mode` rounds up, but omits windows
+/// that would start in the padding behind the image. Without a batch, `(c, h, w)` to `(c, p, q)`.
 ///
 /// *Numerics*: exact. A window with a *NaN* gives NaN; padding never wins, not even against `-inf`.
 ///
@@ -45,7 +45,7 @@ pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
     })
 }
 
-/// The windows as ones that overlap, unless threads have stacks of them.
+/// Returns the geometry of the kernel for overlapping windows; `None` if threads compute stacks of windows.
 fn overlapping(of: &PoolGeometry) -> Option<OverlappingGeometry> {
     let windows = WindowGeometry::of_images(of);
     (!of.task.is_stack()).then(|| OverlappingGeometry::new(&windows))?

@@ -1,5 +1,5 @@
-//! What each operator launches: functions that append an operator's launches to a program, and public
-//! functions that make a program of one operator and run it once ([`ops`](crate::ops)).
+//! The launches of operators: functions that append an operator's launches to a program, and public functions
+//! that run a program of one operator once ([`ops`](crate::ops)).
 
 pub(crate) mod arithmetic;
 pub(crate) mod batch_norm;
@@ -42,10 +42,10 @@ pub(crate) use fused::{ConvolutionParameters, Convolved, Preparations, implicit_
 pub(crate) use launching::Affine;
 pub(crate) use precision::{FusedOptions, Precision};
 
-/// The most parameters that an operator has.
+/// The largest number of parameters of an operator.
 pub(crate) const MAX_PARAMETERS: usize = 4;
 
-/// Plans the launches of an operator alone.
+/// Plans the launches of a single operator.
 ///
 /// # Errors
 /// Extents that no kernel can index; more blocks than a launch takes.
@@ -110,7 +110,7 @@ pub(crate) fn append(
         LayerProblem::Conv2d(problem) => conv::append(program, x, filters(), problem),
         LayerProblem::Conv3d(problem) => conv::append(program, x, filters(), problem),
         LayerProblem::Linear(problem) => conv::append(program, x, filters(), problem),
-        // The copy is seen in another shape behind its region.
+        // The copy gets its other shape after its region.
         LayerProblem::Flatten(_) | LayerProblem::Reshape(_) => program.copied(x, program.dtype(x)),
         LayerProblem::GroupNorm(problem) => {
             group_norm::append(program, x, affine, problem.geometry()?)

@@ -18,7 +18,7 @@ pub(crate) struct NormInput {
     pub(crate) affine: Affine,
     /// The norm, which determines the layout of the partial results.
     pub(crate) norm: NormGeometry,
-    /// Whether no other launch reads `x`, so that results may overwrite it.
+    /// Whether this is the last use of `x`, so that results may overwrite it.
     pub(crate) is_spent: bool,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, norm: &NormGeometry) -> 
     plan.launch(&GROUP_NORM_STATS, &[dtype.label()], norm.stats_shape())
 }
 
-/// Appends the statistics of every row of `x`.
+/// Appends the launch that computes the statistics of every row of `x`.
 pub(crate) fn statistics(
     program: &mut ProgramBuilder,
     x: Value,

@@ -1,4 +1,4 @@
-//! Values around the spatial axes of a tensor: one launch, which pads each plane by itself.
+//! Padding of a tensor's spatial axes by one launch, which pads each plane separately.
 
 use kernels_gpu::conv::CONV_PAD;
 use launch_config::pad::PadGeometry;
@@ -13,8 +13,8 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, geometry: &PadGeometry) 
     plan.launch(&CONV_PAD, &[dtype.label()], geometry.shape())
 }
 
-/// Appends the launch that pads `x`, whose memory is the geometry's planes, to an output of this shape and
-/// order, whose memory is the padded planes.
+/// Appends the launch that pads `x`, whose memory consists of the geometry's planes. The output has this
+/// shape and order, and its memory consists of the padded planes.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -23,8 +23,8 @@ pub(crate) fn append(
     order: Order,
 ) -> Result<Value> {
     let y = program.tensor_as(output, program.dtype(x), order)?;
-    // SAFETY: `x` has the geometry's planes of unpadded extents, and `y` those of padded extents, which are
-    // less than 2^31 where there is a geometry; the specification has refused padding that is too wide for
+    // SAFETY: `x` has the geometry's planes of unpadded extents, and `y` those of padded extents, each with
+    // less than 2^31 elements in a valid geometry. The specification has refused padding that is too wide for
     // its mode.
     Ok(unsafe { compute(program, &CONV_PAD, y, (x, y, *geometry)) })
 }

@@ -1,6 +1,6 @@
-//! The pointwise functions, and lists of them with residuals.
+//! Pointwise functions, and lists of them with residuals.
 //!
-//! A new function is a row of the list below. The CPU implementation is in `cpu/pointwise.rs`.
+//! To add a function, add a row to the list below. The CPU implementation is in `cpu/pointwise.rs`.
 
 use kernels_gpu::pointwise::{POINTWISE, POINTWISE_KEPT, POINTWISE_RESIDUAL};
 use launch_config::pointwise::Step;
@@ -16,7 +16,7 @@ use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, 
 
 /// `y = min(max(x, spec.min), spec.max)`, elementwise.
 ///
-/// *Shapes*: any; the output has the input's.
+/// *Shapes*: any; the output has the input's shape.
 ///
 /// *Numerics*: exact for f32; bounds are rounded to f32, results to the storage type.
 ///
@@ -42,9 +42,9 @@ pub fn clamp(x: &Tensor, spec: &ClampSpec) -> Result<Tensor> {
     apply(x, &PointwiseSpec::Clamp(*spec))
 }
 
-/// Defines pointwise functions. What stands before a function is its documentation: the formula, the
-/// numerics and the treatment of NaN; what all of them have in common follows. The string after it names the
-/// function in PyTorch, the array what the example's call gives for -1, 0 and 2.
+/// Defines pointwise functions. The comment before each is the specific part of its documentation: the
+/// formula, the numerics and the treatment of NaN. The common part follows. The string after a function is
+/// its name in PyTorch; the array is the result of the example's call for -1, 0 and 2.
 macro_rules! pointwise {
     ($(
         $(#[$about:meta])+
@@ -53,7 +53,7 @@ macro_rules! pointwise {
     )*) => {$(
         $(#[$about])+
         ///
-        /// *Shapes*: any; the output has the input's.
+        /// *Shapes*: any; the output has the input's shape.
         ///
         /// # Errors
         /// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
@@ -86,17 +86,17 @@ pointwise! {
     ///
     /// *NaN* stays NaN.
     ///
-    /// In a chain it takes every kernel that [`clamp`] takes: it is the clamp whose only bound is a lower one
-    /// of 0.
+    /// In a chain, every kernel that supports [`clamp`] also supports `relu`, which is the clamp with the
+    /// lower bound 0 and no upper bound.
     pub fn relu() = PointwiseSpec::Relu {},
         "torch.nn.functional.relu", "relu(&x)" => "[0.0, 0.0, 2.0]";
 
     /// `y = x` where `x > 0`, else `y = negative_slope * x`, elementwise.
     ///
     /// *Numerics*: exact above 0; elsewhere slope and product are rounded to f32, results to the storage
-    /// type. The slope may be any number, also one below 0 or above 1. The product is IEEE's, as in PyTorch,
-    /// on a GPU as on the CPU: a slope of 0 makes NaN of minus infinity, and -0 of finite numbers below 0; a
-    /// negative one makes 0 of -0, and -0 of 0.
+    /// type. The slope may be any number, also below 0 or above 1. The product follows IEEE 754 on a GPU and
+    /// on the CPU, as in PyTorch. A slope of 0 turns minus infinity into NaN, and finite numbers below 0 into
+    /// -0. A negative slope turns -0 into 0, and 0 into -0.
     ///
     /// *NaN* stays NaN.
     ///
@@ -106,50 +106,50 @@ pointwise! {
 
     /// `y = x / (1 + e^-x)`, elementwise.
     ///
-    /// *Numerics*: relative error up to 4 ulps of f32, also where the value is tiny; in 16 bits up to `2^-16`
-    /// before the result is rounded to them.
+    /// *Numerics*: relative error up to 4 ulps of f32, also for tiny values. For 16-bit tensors up to `2^-16`
+    /// before the result is rounded to the storage type.
     ///
-    /// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far
-    /// below 0 give -0, as -0 does.
+    /// *NaN* stays NaN. Minus infinity gives NaN (a product with 0), as in PyTorch on a GPU. Numbers far
+    /// below 0, and -0, give -0.
     pub fn silu() = PointwiseSpec::Silu {},
         "torch.nn.functional.silu", "silu(&x)" => "[-0.268_941, 0.0, 1.761_594]";
 
     /// `y = x` times the cumulative normal distribution at `x`, elementwise.
     ///
-    /// *Numerics*: relative error up to 6 ulps of f32, in 16 bits `2^-16` before the result is rounded to
-    /// them, also far below 0, where PyTorch's `1 + erf(..)` has lost all digits from about -5.5 on.
-    /// `approximate` chooses between the exact distribution and PyTorch's tanh approximation.
+    /// *Numerics*: relative error up to 6 ulps of f32, also far below 0, where PyTorch's `1 + erf(..)` loses
+    /// all digits from about -5.5 on. For 16-bit tensors up to `2^-16` before the result is rounded to the
+    /// storage type. `approximate` chooses between the exact distribution and PyTorch's tanh approximation.
     ///
-    /// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far
-    /// below 0 give -0, as -0 does.
+    /// *NaN* stays NaN. Minus infinity gives NaN (a product with 0), as in PyTorch on a GPU. Numbers far
+    /// below 0, and -0, give -0.
     pub fn gelu(approximate: GeluApproximation) = PointwiseSpec::Gelu { approximate },
         "torch.nn.functional.gelu", "gelu(&x, GeluApproximation::None)" => "[-0.158_655, 0.0, 1.954_5]";
 
     /// `y = 1 / (1 + e^-x)`, elementwise.
     ///
-    /// *Numerics*: relative error up to 4 ulps of f32, also where the value is tiny; in 16 bits up to `2^-16`
-    /// before the result is rounded to them.
+    /// *Numerics*: relative error up to 4 ulps of f32, also for tiny values. For 16-bit tensors up to `2^-16`
+    /// before the result is rounded to the storage type.
     ///
-    /// *NaN* stays NaN. Of the infinities it is 0 and 1.
+    /// *NaN* stays NaN. Minus infinity gives 0, and infinity gives 1.
     pub fn sigmoid() = PointwiseSpec::Sigmoid {},
         "torch.sigmoid", "sigmoid(&x)" => "[0.268_941, 0.5, 0.880_797]";
 
     /// `y = tanh(x)`, elementwise.
     ///
-    /// *Numerics*: relative error up to 4 ulps of f32, also where the value is tiny; in 16 bits up to `2^-16`
-    /// before the result is rounded to them.
+    /// *Numerics*: relative error up to 4 ulps of f32, also for tiny values. For 16-bit tensors up to `2^-16`
+    /// before the result is rounded to the storage type.
     ///
-    /// *NaN* stays NaN. Of the infinities it is -1 and 1, of -0 it is -0.
+    /// *NaN* stays NaN. Minus infinity gives -1, infinity gives 1, and -0 gives -0.
     pub fn tanh() = PointwiseSpec::Tanh {},
         "torch.tanh", "tanh(&x)" => "[-0.761_594, 0.0, 0.964_028]";
 
     /// `y = x * min(max(x + 3, 0), 6) / 6`, elementwise.
     ///
-    /// *Numerics*: relative error up to 3 ulps of f32, exact from 3 on: unlike PyTorch's, no product
+    /// *Numerics*: relative error up to 3 ulps of f32, exact from 3 on. Unlike in PyTorch, no product
     /// overflows. Results are rounded to the storage type.
     ///
-    /// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers from
-    /// -3 down give -0, as -0 does.
+    /// *NaN* stays NaN. Minus infinity gives NaN (a product with 0), as in PyTorch on a GPU. Numbers from -3
+    /// down, and -0, give -0.
     pub fn hardswish() = PointwiseSpec::Hardswish {},
         "torch.nn.functional.hardswish", "hardswish(&x)" => "[-0.333_333, 0.0, 1.666_667]";
 
@@ -158,19 +158,19 @@ pointwise! {
     /// *Numerics*: exact above 0; elsewhere relative error up to 3 ulps of f32, also near 0; results are
     /// rounded to the storage type. `alpha` may be any number.
     ///
-    /// *NaN* stays NaN. Of minus infinity it is `-alpha`, of -0 it is `-0 * alpha`.
+    /// *NaN* stays NaN. Minus infinity gives `-alpha`, and -0 gives `-0 * alpha`.
     ///
-    /// PyTorch's default is 1.
+    /// PyTorch's default `alpha` is 1.
     pub fn elu(alpha: f64) = PointwiseSpec::Elu { alpha },
         "torch.nn.functional.elu", "elu(&x, 1.0)" => "[-0.632_121, 0.0, 2.0]";
 
     /// `y = x` where `beta * x > threshold`, else `y = ln(1 + e^(beta * x)) / beta`, elementwise.
     ///
-    /// *Numerics*: attributes are rounded to f32; then the relative error is up to 4 ulps of f32, also where
-    /// the value is tiny, and in 16 bits up to `2^-16` before the result is rounded to them. Unlike
-    /// PyTorch's, `e^(beta * x)` does not overflow where the threshold is above 88.
+    /// *Numerics*: attributes are rounded to f32. The relative error is then up to 4 ulps of f32, also for
+    /// tiny values. For 16-bit tensors it is up to `2^-16` before the result is rounded to the storage type.
+    /// Unlike in PyTorch, `e^(beta * x)` does not overflow for a threshold above 88.
     ///
-    /// *NaN* stays NaN. Of minus infinity it is 0. `beta` and `threshold` may be any numbers.
+    /// *NaN* stays NaN. Minus infinity gives 0. `beta` and `threshold` may be any numbers.
     ///
     /// PyTorch's defaults are 1 and 20.
     pub fn softplus(beta: f64, threshold: f64) = PointwiseSpec::Softplus { beta, threshold },
@@ -178,17 +178,17 @@ pointwise! {
 
     /// `y = x * tanh(ln(1 + e^x))`, elementwise.
     ///
-    /// *Numerics*: relative error up to 5 ulps of f32, also where the value is tiny; in 16 bits up to `2^-16`
-    /// before the result is rounded to them.
+    /// *Numerics*: relative error up to 5 ulps of f32, also for tiny values. For 16-bit tensors up to `2^-16`
+    /// before the result is rounded to the storage type.
     ///
-    /// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far
-    /// below 0 give -0, as -0 does.
+    /// *NaN* stays NaN. Minus infinity gives NaN (a product with 0), as in PyTorch on a GPU. Numbers far
+    /// below 0, and -0, give -0.
     pub fn mish() = PointwiseSpec::Mish {},
         "torch.nn.functional.mish", "mish(&x)" => "[-0.303_401, 0.0, 1.943_959]";
 
     /// `y = min(max(x, min_val), max_val)`, elementwise.
     ///
-    /// *Numerics*: those of [`clamp`]. A `min_val` above `max_val` is refused.
+    /// *Numerics*: as [`clamp`]. A `min_val` above `max_val` is refused.
     ///
     /// *NaN* stays NaN.
     ///
@@ -200,7 +200,7 @@ pointwise! {
     ///
     /// *Numerics*: relative error up to 3 ulps of f32; results are rounded to the storage type.
     ///
-    /// *NaN* stays NaN. Of the infinities it is 0 and 1.
+    /// *NaN* stays NaN. Minus infinity gives 0, and infinity gives 1.
     pub fn hardsigmoid() = PointwiseSpec::Hardsigmoid {},
         "torch.nn.functional.hardsigmoid", "hardsigmoid(&x)" => "[0.333_333, 0.5, 0.833_333]";
 
@@ -227,18 +227,18 @@ pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
     single(function.operator(), x, problem, &[])
 }
 
-/// A step of a list: a function, or an operation with a residual, which is known by an `R`.
+/// A step of a list: a function, or an operation with a residual. `R` is the residual's handle.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ListStep<R> {
     Function(PointwiseProblem),
-    /// Keeps a value for later steps, and an operation with what is kept.
+    /// Keeps a value for later steps. `Kept` is an operation with that value.
     Keep,
     Kept(ArithmeticOp),
     Residual(ArithmeticOp, R),
 }
 
 impl<R> ListStep<R> {
-    /// The same step with another handle of its residual.
+    /// Converts the handle of the step's residual.
     pub(crate) fn try_map<S>(self, of: impl FnOnce(R) -> Result<S>) -> Result<ListStep<S>> {
         Ok(match self {
             ListStep::Function(problem) => ListStep::Function(problem),
@@ -249,7 +249,7 @@ impl<R> ListStep<R> {
     }
 }
 
-/// Whether no launch takes what an earlier one has kept.
+/// Whether every launch that reads a kept value has kept it itself.
 pub(crate) fn keeps_in_launches<R: Copy>(steps: &[ListStep<R>]) -> bool {
     let mut steps = steps;
     while !steps.is_empty() {
@@ -270,13 +270,14 @@ pub(crate) fn steps<R>(functions: &[PointwiseProblem]) -> Vec<ListStep<R>> {
     functions.iter().copied().map(ListStep::Function).collect()
 }
 
-/// The first steps, as many as a list holds, the residual among them, and the other steps.
+/// Splits off the first steps, as many as a list can hold. Returns the list, its residual, and the remaining
+/// steps.
 pub(crate) fn first_list<R: Copy>(
     steps: &[ListStep<R>],
 ) -> (OperandList, Option<R>, &[ListStep<R>]) {
     let mut functions = Vec::new();
     let (mut residual, mut list) = (None, OperandList::EMPTY);
-    // Steps in front of a residual stay as they are.
+    // Steps before a residual are not simplified together with steps after it.
     let (mut taken, mut from) = (0, 0);
     for step in steps {
         let mut longer = functions.clone();
@@ -325,7 +326,7 @@ pub(crate) fn plan<R: Copy>(
     Ok(())
 }
 
-/// Appends the steps of a list to a program, one after the other, as many to a launch as a list holds.
+/// Appends the steps of a list to a program, in as few launches as lists can hold them.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

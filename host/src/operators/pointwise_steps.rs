@@ -1,14 +1,13 @@
-//! Steps of lists of pointwise functions. Clamps and operations with constants become as few as they can: of
-//! `x * 2`, clamped, times a half, one clamp is left.
+//! Simplification of the steps of pointwise lists. Clamps and operations with constants are merged into as
+//! few as possible: `x * 2`, clamped, times a half, becomes one clamp.
 //!
-//! `fma` with constants keeps the order of values or reverses it, also rounded. So it changes places with a
-//! clamp in front of it whose bounds it is applied to, and no bit changes. Two operations with constants
-//! become one, which is rounded once.
+//! An `fma` with constants is monotonic, also when rounded. It can therefore be moved before a preceding
+//! clamp if the clamp's bounds go through it, and no bit changes. Two operations with constants become one,
+//! which is rounded once.
 
 use launch_config::pointwise::{Function, Step};
 
-/// Adds a step to those of a list, of which the ones from `from` on may change with it: no other operands
-/// stand between them.
+/// Adds a step to a list. Steps from index `from` on may change; no other operands come between them.
 pub(crate) fn push(steps: &mut Vec<Step>, from: usize, step: Step) {
     steps.push(step);
     loop {
@@ -29,7 +28,7 @@ pub(crate) fn push(steps: &mut Vec<Step>, from: usize, step: Step) {
         steps.truncate(steps.len() - taken);
         steps.extend(by);
         let mut last = steps.split_off(from);
-        // One stays, so that operands on either side of it are apart.
+        // One step stays, so that operands before and after it remain separate.
         if last.len() > 1 {
             last.retain(|step| !is_nothing(step));
         }
@@ -43,14 +42,14 @@ fn bounds(step: Step) -> Option<[f32; 2]> {
     (step.function == Function::Clamp).then_some([min, max])
 }
 
-/// Factor and summand of an operation with constants, if they are finite and the factor is a normal number.
+/// Factor and summand of an operation with constants, if both are finite and the factor is a normal number.
 fn affine(step: Step) -> Option<[f32; 2]> {
     let [factor, summand, _] = step.attributes;
     let is_affine = step.function == Function::Affine;
     (is_affine && factor.is_normal() && summand.is_finite()).then_some([factor, summand])
 }
 
-/// `x * 1 + -0`, which has the bits of `x`.
+/// Whether the step is `x * 1 + -0`, which returns the bits of `x`.
 fn is_nothing(step: &Step) -> bool {
     step.function == Function::Affine
         && step.attributes[..2]
@@ -59,7 +58,7 @@ fn is_nothing(step: &Step) -> bool {
             .eq([1.0, -0.0f32].map(f32::to_bits))
 }
 
-/// One step in the place of two.
+/// Joins two steps into one, if possible.
 fn joined(first: Step, second: Step) -> Option<Step> {
     if let (Some([min, max]), Some(by)) = (bounds(first), bounds(second)) {
         let [min, max] = [min, max].map(|bound| clamped(bound, by));
@@ -75,19 +74,19 @@ fn joined(first: Step, second: Step) -> Option<Step> {
     affine(step).map(|_| step)
 }
 
-/// A clamp and then an operation with constants, as the operation and then a clamp.
+/// Exchanges a clamp and a following operation with constants.
 fn exchanged(first: Step, second: Step) -> Option<[Step; 2]> {
     let ([min, max], [factor, summand]) = (bounds(first)?, affine(second)?);
     let [a, b] = [min, max].map(|bound| bound.mul_add(factor, summand));
     let [min, max] = if factor > 0.0 { [a, b] } else { [b, a] };
-    // Of crossed bounds the upper one is the result, which need not be that of reversed ones.
+    // A clamp with crossed bounds returns the upper bound. This need not hold for the reversed bounds.
     (min <= max).then(|| {
         let clamp = Step::new(Function::Clamp, [min.into(), max.into(), 0.0]);
         [second, clamp]
     })
 }
 
-/// As kernels clamp.
+/// Clamps as the kernels do.
 fn clamped(x: f32, [min, max]: [f32; 2]) -> f32 {
     x.max(min).min(max)
 }
@@ -107,7 +106,7 @@ mod tests {
         short
     }
 
-    /// What steps make of a value.
+    /// Applies the steps to a value.
     fn value(steps: &[Step], x: f32) -> f32 {
         steps.iter().fold(x, |x, step| match step.function {
             _ if x.is_nan() => x,

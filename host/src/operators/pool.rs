@@ -1,4 +1,4 @@
-//! Maximum pools of volumes, average pools, and averages of all positions. The maximum pool of images is
+//! Maximum pools of volumes, average pools, and averages over all positions. The maximum pool of images is
 //! [`max_pool2d`](crate::ops::max_pool2d).
 
 use std::ffi::c_void;
@@ -22,11 +22,11 @@ use crate::spec::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 
 /// `y[n, c, z, p, q]` is the largest of `x[n, c, d, h, w]` over the window of `(z, p, q)`.
 ///
-/// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)`, each extent as that of
+/// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)`, each extent as in
 /// [`max_pool2d`](crate::ops::max_pool2d).
 ///
 /// *Numerics*: exact. A window with a *NaN* gives NaN; padding never wins, not even against `-inf`. A window
-/// that holds nothing but padding, as dilation allows, gives `-inf`.
+/// that contains only padding, which dilation allows, gives `-inf`.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): a rank other than 5, zero extents, a window larger than the padded
@@ -54,13 +54,13 @@ pub fn max_pool3d(x: &Tensor, spec: &MaxPool3dSpec) -> Result<Tensor> {
 /// `y[n, c, p, q]` is the sum of `x[n, c, h, w]` over the window of `(p, q)`, divided by the number of its
 /// elements.
 ///
-/// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)`, with `p = (h + 2 padding - kernel) / stride + 1`, rounded up
-/// under `ceil_mode` (less windows that would start in the padding behind the image).
+/// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)`, with `p = (h + 2 padding - kernel) / stride + 1`. `ceil_mode`
+/// rounds up, but omits windows that would start in the padding behind the image.
 ///
-/// *Numerics*: sums in f32, in a fixed order: each row of a window, then the sums of rows; many threads add
-/// up an image in a single window. The divisor counts padding unless `count_include_pad` is false, but never
-/// the part of a window beyond the padding. `divisor_override`, rounded to f32, replaces it. *NaN* in a
-/// window gives NaN, and so do infinities of both signs.
+/// *Numerics*: sums in f32, in a fixed order: each row of a window, then the sums of rows. A single window
+/// over a whole image is summed by many threads. The divisor counts padding unless `count_include_pad` is
+/// false, but never the part of a window beyond the padding. `divisor_override`, rounded to f32, replaces it.
+/// *NaN* in a window gives NaN, and so do infinities of both signs.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, a window larger than the padded
@@ -87,12 +87,12 @@ pub fn avg_pool2d(x: &Tensor, spec: &AvgPoolSpec<2>) -> Result<Tensor> {
 /// `y[n, c, z, p, q]` is the sum of `x[n, c, d, h, w]` over the window of `(z, p, q)`, divided by the number
 /// of its elements.
 ///
-/// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)`, each extent as that of [`avg_pool2d`].
+/// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)`, each extent as in [`avg_pool2d`].
 ///
 /// *Numerics*, *NaN*: as [`avg_pool2d`], slice by slice.
 ///
 /// # Errors
-/// As [`avg_pool2d`], of which the rank is 5.
+/// As [`avg_pool2d`], with rank 5 instead of 4.
 ///
 /// # Examples
 /// ```
@@ -112,19 +112,20 @@ pub fn avg_pool3d(x: &Tensor, spec: &AvgPoolSpec<3>) -> Result<Tensor> {
     single("avg_pool3d", x, spec.problem(x.shape())?.into(), &[])
 }
 
-/// `y[n, c, p, q]` is the average of a window of `x[n, c, h, w]`: of all positions where `output_size` is 1.
+/// `y[n, c, p, q]` is the average of a window of `x[n, c, h, w]`. If `output_size` is 1, the window is the
+/// whole image.
 ///
-/// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)` with `output_size`, which divides `h` and `w`: windows are
+/// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)` with `output_size`, which divides `h` and `w`. Windows are
 /// `(h / p, w / q)`, side by side.
 ///
-/// *Numerics*: sums in f32, in an order that depends on the extents of an image alone: runs of at most 32
-/// elements, then a binary tree. So the error grows with the logarithm of their number, and a sample's
-/// averages are the same bits in any batch. Channels-last images have other runs, whose order depends on the
-/// channels, too. *NaN* gives NaN, and so do infinities of both signs.
+/// *Numerics*: sums in f32, in an order that depends only on the extents of an image: runs of at most 32
+/// elements, then a binary tree. The error grows with the logarithm of the number of elements, and a sample's
+/// averages have the same bits in any batch. Channels-last images have other runs, whose order also depends
+/// on the channels. *NaN* gives NaN, and so do infinities of both signs.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, extents that are
-/// no multiples of the output's.
+/// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, extents that are not multiples of
+/// the output's.
 ///
 /// # Examples
 /// ```
@@ -150,15 +151,15 @@ pub fn adaptive_avg_pool2d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<2>) -> Result<
     )
 }
 
-/// `y[n, c, z, p, q]` is the average of a window of `x[n, c, d, h, w]`: of all positions where `output_size`
-/// is 1.
+/// `y[n, c, z, p, q]` is the average of a window of `x[n, c, d, h, w]`. If `output_size` is 1, the window is
+/// the whole volume.
 ///
 /// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)` with `output_size`, which divides the extents.
 ///
 /// *Numerics*, *NaN*: as [`adaptive_avg_pool2d`].
 ///
 /// # Errors
-/// As [`adaptive_avg_pool2d`], of which the rank is 5.
+/// As [`adaptive_avg_pool2d`], with rank 5 instead of 4.
 ///
 /// # Examples
 /// ```
@@ -198,7 +199,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &PoolProblem) -
 /// Input, output and geometry.
 type OverlappingArguments = (*const c_void, *mut c_void, OverlappingGeometry);
 
-/// The kernels for windows of planes that overlap.
+/// Returns the kernels for overlapping windows.
 fn overlapping_family(of: &OverlappingGeometry) -> &'static Family<OverlappingArguments> {
     match of.windows.are_maxima() {
         true => &MAX_POOL_OVERLAPPING,
@@ -206,7 +207,7 @@ fn overlapping_family(of: &OverlappingGeometry) -> &'static Family<OverlappingAr
     }
 }
 
-/// Plans the launch of windows that overlap.
+/// Plans the launch for overlapping windows.
 pub(super) fn plan_overlapping(
     plan: &mut LaunchPlan,
     dtype: DType,
@@ -215,7 +216,7 @@ pub(super) fn plan_overlapping(
     plan.launch(overlapping_family(of), &[dtype.label()], of.shape())
 }
 
-/// Appends a pool of windows that overlap, of `x` to `y`.
+/// Appends a pool with overlapping windows, from `x` to `y`.
 ///
 /// # Safety
 /// `x` and `y` have the shapes of the pool's input and output.
@@ -224,18 +225,18 @@ pub(super) unsafe fn append_overlapping(
     [x, y]: [Value; 2],
     of: OverlappingGeometry,
 ) -> Value {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { compute(program, overlapping_family(&of), y, (x, y, of)) }
 }
 
-/// The reductions that average whole planes.
+/// Returns the reduction that averages whole planes.
 fn of_planes(problem: &PoolProblem, divisor: f64, dtype: DType) -> Steps {
     let elements = problem.input.iter().product::<usize>();
     let planes = (problem.n * problem.c) as u64;
     Steps::of_rows(planes, elements as u64, divisor as f32, dtype)
 }
 
-/// Appends a pool to a program: windows by one launch, the averages of whole planes as those of rows.
+/// Appends a pool to a program. Windows take one launch; averages of whole planes are row reductions.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -258,8 +259,8 @@ pub(crate) fn append(
     })
 }
 
-/// The windows of a pool of channels-last tensors, if there is a kernel for them. The kernels that average
-/// whole planes add up in another order.
+/// Returns the windows of a channels-last pool, if there is a kernel for them. Averages of whole planes are
+/// excluded, because their kernels add in another order.
 pub(crate) fn nhwc_windows(problem: &LayerProblem) -> Option<NhwcWindowGeometry> {
     let of_any = |pool: &PoolProblem| match pool.of_whole_planes() {
         None => Some((pool.geometry().ok()?, pool.c)),
@@ -280,7 +281,7 @@ pub(crate) fn nhwc_windows(problem: &LayerProblem) -> Option<NhwcWindowGeometry>
 /// Input, output and geometry.
 type NhwcArguments = (*const c_void, *mut c_void, NhwcWindowGeometry);
 
-/// The kernels for windows of channels-last tensors.
+/// Returns the kernels for windows of channels-last tensors.
 fn nhwc_family(windows: &NhwcWindowGeometry) -> &'static Family<NhwcArguments> {
     match windows.windows.are_maxima() {
         true => &MAX_POOL_NHWC,
@@ -297,7 +298,7 @@ pub(crate) fn plan_nhwc(
     plan.launch(nhwc_family(windows), &[dtype.label()], windows.shape())
 }
 
-/// Appends the pool of `x`, which is dense NHWC, to an output of that layout and the shape `output`.
+/// Appends the pool of `x`, which is dense NHWC, to a dense NHWC output of the shape `output`.
 pub(crate) fn append_nhwc(
     program: &mut ProgramBuilder,
     x: Value,

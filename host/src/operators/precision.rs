@@ -7,38 +7,44 @@ use cuda_std::Label;
 
 use crate::device::DType;
 
-/// The math mode of f32 convolutions on tensor cores. Products of f16 and bf16 tensors are exact in either
-/// mode, and so are f32 products in kernels without tensor cores (but for their rounding).
+/// The math mode of f32 convolutions on tensor cores. Products of f16 and bf16 tensors are exact in both
+/// modes. In kernels without tensor cores, f32 products are exact but for their rounding.
 ///
-/// f32 is multiplied as f16, scaled by a power of two for each sample and one for each filter. Accurate
-/// convolutions without a norm of their own statistics are different: nothing is scaled, and the error of an
-/// output depends on its own window alone. Infinities and NaN are where PyTorch has them, in either mode, and
-/// do not count for a scale.
+/// In both modes f32 factors are multiplied as f16, scaled by one power of two for each sample and one for
+/// each filter. The exception is an accurate convolution that no norm with its own statistics follows:
+/// nothing is scaled, and the error of an output depends only on its own window. Infinities and NaN appear
+/// where PyTorch has them, in both modes, and do not affect scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Precision {
-    /// Each factor as the sum of two scaled f16, 22 bits in all: errors of the same order as those of an f32
-    /// FMA chain, for any number of terms. A factor is off by `2^-22` of itself at most, or, where that is
-    /// more, by `2^-33` of the largest finite one of its sample, or of its filter: so channels may differ in
-    /// magnitude by `2^11`, 2,000 times, before this counts at all, and by 10^4 with `2^-19` of the smaller
-    /// one's terms. The kernel of one launch for images multiplies inputs by `2^100` at the most, so where
-    /// all of a sample are below `2^-89`, each is off by up to `2^-125`. Tensor cores truncate: an
-    /// instruction, which adds 16 terms, cuts off less than `5.25 * 2^-23` of the largest of its sum and its
-    /// terms. At most 51 follow one another (17 steps of three products) before their sum is added to a total
-    /// that rounds, so a result is off by less than `51 * 5.25 * 2^-23`, 3.2e-5, of the sum of magnitudes for
-    /// that; where signs are mixed, by 1e-6 of the results' standard deviation. Without a norm behind, the
-    /// sum of three bf16, which are all of its bits and have f32's range: products of less than `2^-23` of
-    /// the product of both factors are left out, and as few instructions follow one another. Factors below
-    /// `2^-110` may lack up to `2^-134` each in that.
+    /// The f16x2 split: each factor is the sum of two scaled f16 with 22 bits in all. Errors are of the same
+    /// order as an f32 FMA chain's, for any number of terms.
+    ///
+    /// *Factors*: the error of a factor is at most the larger of `2^-22` of itself and `2^-33` of the largest
+    /// finite factor of its sample or filter. So channels may differ in magnitude by `2^11` (2,000) before
+    /// the second bound matters; at a difference of 10^4 it is `2^-19` of the smaller channel's terms. The
+    /// one-launch kernel for images multiplies inputs by at most `2^100`. If all inputs of a sample are below
+    /// `2^-89`, each is off by up to `2^-125`.
+    ///
+    /// *Sums*: tensor cores truncate. An instruction adds 16 terms, and cuts off less than `5.25 * 2^-23` of
+    /// the largest of its sum and its terms. At most 51 instructions (17 steps of three products) follow one
+    /// another before their sum is promoted to a total that rounds. This error is below `51 * 5.25 * 2^-23`,
+    /// 3.2e-5, of the sum of magnitudes; for mixed signs it is 1e-6 of the results' standard deviation.
+    ///
+    /// *Without a norm*: the bf16x3 split. A factor is the sum of three bf16, which hold all of its bits with
+    /// f32's range. Products of less than `2^-23` of the product of both factors are left out. Equally few
+    /// instructions follow one another. Factors below `2^-110` may be off by up to `2^-134` each.
     #[default]
     Accurate,
-    /// Each factor rounded to 11 bits, as tf32 does: errors up to `2^-11` of each, so `2^-10` of the sum of
-    /// magnitudes, and half of that or less where it has many terms; sums are f32's. Where that is more, a
-    /// factor is off by `2^-33` of the largest finite one of its sample, or of its filter (of `2^-118`, if it
-    /// is less; in the kernel of one launch for images as above), which tf32 does not have: values less than
-    /// `2^-22`, four millionths, of their sample's largest are off by more than `2^-11` of themselves, and
-    /// ten decades below it nothing is left. Where such values have outputs of their own, without a norm
-    /// behind, there is [`Accurate`](Self::Accurate).
+    /// The tf32 class: each factor is rounded to 11 bits, as tf32 does. The error of a factor is up to
+    /// `2^-11` of itself, so a result's is up to `2^-10` of the sum of magnitudes, and half of that or less
+    /// for many terms. Sums are f32.
+    ///
+    /// Unlike in tf32, a factor may also be off by `2^-33` of the largest finite factor of its sample or
+    /// filter (of `2^-118`, if that is larger; in the one-launch kernel for images as above). So values below
+    /// `2^-22` (four millionths) of their sample's largest are off by more than `2^-11` of themselves, and
+    /// values ten decades below it are lost. If some outputs depend only on such values, and no norm follows,
+    /// use [`Accurate`](Self::Accurate).
     Fast,
 }
 
@@ -81,11 +87,11 @@ impl FromStr for Precision {
     }
 }
 
-/// Options of producers.
+/// The options of fused convolutions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FusedOptions {
     pub(crate) precision: Precision,
-    /// Whether the choice of kernels ignores the batch size, so that a sample's results are the same bits in
+    /// Whether the choice of kernels ignores the batch size, so that a sample's results have the same bits in
     /// any batch.
     pub(crate) batch_invariant: bool,
 }

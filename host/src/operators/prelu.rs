@@ -10,14 +10,14 @@ use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{PreluProblem, PreluSpec};
 use launch_config::elementwise;
 
-/// `y[n, c, ..] = x[n, c, ..]` where that is above 0, else `y[n, c, ..] = x[n, c, ..] * weight[c]`.
+/// `y[n, c, ..] = x[n, c, ..]` if it is above 0, else `y[n, c, ..] = x[n, c, ..] * weight[c]`.
 ///
-/// *Shapes*: `x` is `(n, c, *)`, `weight` is `(c)`; or `weight` is `(1)`, one slope for all, and `x` has any
-/// shape. The output has the input's.
+/// *Shapes*: `x` is `(n, c, *)`, and `weight` is `(c)`. Or `weight` is `(1)`, one slope for all channels, and
+/// `x` has any shape. The output has the input's shape.
 ///
 /// *Numerics*: exact above 0; elsewhere one rounding, and one to the storage type. A slope may be any number.
-/// The product is IEEE's, as in PyTorch: a slope of 0 makes NaN of minus infinity, an infinite one of 0; a
-/// negative one makes 0 of -0, and -0 of 0.
+/// The product follows IEEE 754, as in PyTorch. A slope of 0 turns minus infinity into NaN; an infinite slope
+/// turns 0 into NaN; a negative slope turns -0 into 0, and 0 into -0.
 ///
 /// *NaN* stays NaN. A slope that is NaN gives NaN for values that are not above 0.
 ///
@@ -52,7 +52,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &PreluProblem) 
     plan.launch(&SCALE, &[dtype.label()], shape)
 }
 
-/// Appends the operator to a program: a scale of values that are not above 0.
+/// Appends the operator to a program, as a scale of all values that are not above 0.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

@@ -1,8 +1,8 @@
 //! Reductions over axes.
 //!
-//! A step reduces neighbouring values by the kernel for rows, or values apart by that for channels; pixels of
-//! channels-last tensors have one of their own. Long rows, many pixels, and axes with others between them
-//! take several steps; what is between two of them is f32.
+//! A step reduces neighbouring values with the row kernel, or values apart from each other with the channel
+//! kernel. Pixels of channels-last tensors have their own kernel. Long rows, many pixels, and axes that are
+//! separated by others take several steps; values between two steps are f32.
 
 use cuda_std::Label;
 use kernels_gpu::channel_reduction::CHANNEL_REDUCTION;
@@ -20,19 +20,19 @@ use crate::graph::LayerProblem;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{Pass, ReductionOp, ReductionProblem, ReductionSpec};
 
-/// `y` is what the operation makes of `x` over the axes `dim`, for each
-/// [`ReductionOp`](crate::spec::ReductionOp): the largest, for example.
+/// `y` is the result of an operation on `x` over the axes `dim`, for each
+/// [`ReductionOp`](crate::spec::ReductionOp): the largest value, for example.
 ///
 /// *Shapes*: `(n, ..)` to the same without the axes, or, with `keepdim`, with an extent of 1 for each. `dim`
 /// has any axes but the batch, and at least one value to reduce.
 ///
-/// *Numerics*: a result that is one of the values is exact. Any other is combined in f32, in an order that
-/// depends on the layout but not on the batch, and rounded once. Exponentials are those of distances from
-/// the largest value, so none overflows. A *NaN* among the values gives NaN.
+/// *Numerics*: a result that is one of the values is exact. Any other result is combined in f32, in an order
+/// that depends on the layout but not on the batch, and rounded once. Exponentials are taken of the distance
+/// to the largest value, so none overflows. A *NaN* among the values gives NaN.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec) for a rank below 2, nothing to reduce, or a `dim` that is empty, names
-/// the batch, an axis that `x` does not have, or one twice.
+/// [`Error::Spec`](crate::Error::Spec) for a rank below 2 or nothing to reduce, and for a `dim` that is
+/// empty, has the batch, an axis that `x` lacks, or an axis twice.
 ///
 /// # Examples
 /// ```
@@ -51,14 +51,14 @@ use crate::spec::{Pass, ReductionOp, ReductionProblem, ReductionSpec};
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As PyTorch's functions of the operations' names, such as
+/// As PyTorch's functions of the same names, such as
 /// [`torch.amax`](https://docs.pytorch.org/docs/stable/generated/torch.amax.html).
 pub fn reduction(x: &Tensor, spec: &ReductionSpec) -> Result<Tensor> {
     let problem = spec.problem(x.shape())?;
     single(spec.operation.name(), x, problem.into(), &[])
 }
 
-/// A launch.
+/// One launch of a reduction.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Rows(RowGeometry),
@@ -66,7 +66,7 @@ enum Step {
     Pixels(ReductionNhwcGeometry),
 }
 
-/// The launches of a reduction, one after the other.
+/// The launches of a reduction, in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Steps {
     operation: ReductionOp,
@@ -81,7 +81,7 @@ impl Steps {
         Self::of_passes(problem.passes(), problem.operation, divisor, dtype)
     }
 
-    /// The steps of passes, one after the other, over a tensor of `dtype`. The sum of a mean is divided by
+    /// Returns the steps of passes, in order, over a tensor of `dtype`. The sum of a mean is divided by
     /// `divisor`.
     ///
     /// # Errors
@@ -104,15 +104,15 @@ impl Steps {
         Ok(Self::with_results(steps, operation, divisor, dtype))
     }
 
-    /// The steps that make of each row of a tensor of `dtype` its sum over `divisor`.
+    /// Returns the steps that sum each row of a tensor of `dtype` and divide by `divisor`.
     pub(super) fn of_rows(rows: u64, elements: u64, divisor: f32, dtype: DType) -> Self {
         let mut steps = Vec::new();
         push_rows(&mut steps, rows, elements);
         Self::with_results(steps, ReductionOp::Mean, divisor, dtype)
     }
 
-    /// The steps that make of the pixels of each channel one value, of a channels-last tensor of this shape
-    /// and of `dtype`, if there are kernels. The sum of a mean is divided by `divisor`.
+    /// Returns the steps that reduce all pixels of each channel of a channels-last tensor, if there are
+    /// kernels. The sum of a mean is divided by `divisor`.
     fn of_pixels(
         shape: &[usize],
         operation: ReductionOp,
@@ -142,8 +142,8 @@ impl Steps {
         }
     }
 
-    /// The steps of a layer that reduces all pixels of each channel, of a channels-last tensor, if there are
-    /// kernels.
+    /// Returns the steps of a layer that reduces all pixels of each channel of a channels-last tensor, if
+    /// there are kernels.
     pub(crate) fn of_channels_last(
         problem: &LayerProblem,
         input: &[usize],
@@ -162,7 +162,7 @@ impl Steps {
         Self::of_pixels(input, operation, divisor as f32, dtype)
     }
 
-    /// The steps with the divisor of a mean, and with the element types of their results.
+    /// Adds to the steps the divisor of a mean, and the element types of their results.
     fn with_results(
         mut steps: Vec<Step>,
         operation: ReductionOp,
@@ -217,7 +217,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Appends the reduction of `x` to a program. Its results have the shape `output`.
+    /// Appends the reduction of `x` to a program. The result has the shape `output`.
     pub(crate) fn append(
         &self,
         program: &mut ProgramBuilder,
@@ -237,7 +237,8 @@ impl Steps {
                 let results = usize::try_from(results).unwrap_or(usize::MAX);
                 program.tensor(&[results], DType::F32)?
             };
-            // SAFETY: `x` has the elements of the step's geometry, and `y` its results, of its type.
+            // SAFETY: `x` has the elements of the step's geometry, and `y` the elements and the type of its
+            // results.
             x = unsafe {
                 match *step {
                     Step::Rows(rows) => compute(program, &ROW_REDUCTION, y, (x, y, rows)),
@@ -252,7 +253,8 @@ impl Steps {
     }
 }
 
-/// The steps of rows, of which those of long ones leave rows of their parts to the next.
+/// Adds the steps that reduce rows. A long row is reduced in parts, whose results form a row for the next
+/// step.
 fn push_rows(steps: &mut Vec<Step>, rows: u64, elements: u64) {
     let mut elements = elements;
     loop {
@@ -280,7 +282,7 @@ pub(crate) fn append(
     Steps::of(problem, program.dtype(x))?.append(program, x, &output)
 }
 
-/// The reduction over the channels of a fusion.
+/// The channel reduction at the end of a fusion.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OfChannels {
     problem: ReductionProblem,
@@ -288,7 +290,7 @@ pub(crate) struct OfChannels {
 }
 
 impl OfChannels {
-    /// That of the problem, if it reduces the channels alone and there are kernels.
+    /// Returns the reduction of the problem, if it reduces only the channels and there are kernels.
     pub(crate) fn new(problem: &ReductionProblem) -> Option<Self> {
         let geometry = ChannelReductionGeometry::of(problem.operation, &problem.of_channels()?);
         Some(Self {
@@ -297,7 +299,7 @@ impl OfChannels {
         })
     }
 
-    /// What the fusion does with the channels.
+    /// The operation on the channels.
     pub(crate) fn operation(&self) -> ReductionOp {
         self.problem.operation
     }
@@ -307,7 +309,7 @@ impl OfChannels {
         [self.operation().name().into(), dtype.label()]
     }
 
-    /// The tensor of the reduced channels of `x`.
+    /// Allocates the tensor of the reduced channels of `x`.
     pub(super) fn output(&self, program: &mut ProgramBuilder, x: Value) -> Result<Value> {
         let shape = self.problem.output_shape(program.shape(x));
         program.tensor(&shape, program.dtype(x))

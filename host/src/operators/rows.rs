@@ -1,4 +1,4 @@
-//! Copies of parts of rows: what `cat` and `narrow` launch.
+//! Copies of parts of rows: the launches of `cat` and `narrow`.
 
 use kernels_gpu::copy_rows::COPY_ROWS;
 use launch_config::copy_rows::RowsGeometry;
@@ -17,7 +17,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, copies: &[RowsGeometry])
     copies.try_for_each(|copy| plan.launch(&COPY_ROWS, &labels, copy.shape()))
 }
 
-/// Appends the copies, one of each operand, which together write the output of this shape and order.
+/// Appends the copies, one per operand, which together write the output of this shape and order.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     operands: &[Value],
@@ -31,7 +31,8 @@ pub(crate) fn append(
         let element = dtype.size() as u64;
         let bytes = 2 * copy.units() * u64::from(copy.unit_elements) * element;
         let (kernel, shape) = program.next(&COPY_ROWS);
-        // SAFETY: the copy is of rows of `x` into rows of `y`, which have their shapes in the same layout.
+        // SAFETY: the copy is from rows of `x` to rows of `y`, whose shapes it was made for, in the same
+        // layout.
         unsafe { program.launch_moving(kernel, shape, (x, y, *copy), bytes) };
     }
     Ok(y)

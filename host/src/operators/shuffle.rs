@@ -1,4 +1,4 @@
-//! Shuffles of channels and pixels: one copy each, of split axes in another sequence.
+//! Shuffles of channels and pixels. Each is one copy that permutes split axes.
 
 use op_spec::Layout;
 
@@ -21,8 +21,7 @@ pub(crate) fn plan(
     plan_copy(plan, &seen, problem.elements(), [dtype; 2])
 }
 
-/// Appends the shuffle of `x`, which lies densely in this layout, to an output of this shape and the same
-/// layout.
+/// Appends the shuffle of `x`, which is dense in this layout, to an output of this shape and the same layout.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -35,7 +34,7 @@ pub(crate) fn append(
     program.copied_as(x, &seen, program.dtype(x), output, order)
 }
 
-/// The order of the input where its axes are seen in the sequence in which the output has them in memory.
+/// Returns the order of the input, with its axes listed in the memory sequence of the output.
 fn seen(problem: &ShuffleProblem, layout: Layout) -> Result<Order> {
     let [input, output] = problem.axes(layout);
     let place = |axis: usize| output.iter().position(|&other| other == axis);

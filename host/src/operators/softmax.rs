@@ -1,4 +1,4 @@
-//! Softmax and its logarithm, with a list behind it.
+//! Softmax and log softmax, with a list after them.
 
 use kernels_gpu::softmax::SOFTMAX;
 use launch_config::pointwise::OperandList;
@@ -11,17 +11,17 @@ use crate::error::Result;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{LogSoftmaxSpec, SoftmaxSpec};
 
-/// `y = e^x / sum(e^x)` with the sum over `dim`, several neighbouring axes of which count as one.
+/// `y = e^x / sum(e^x)`, with the sum over `dim`. Several neighbouring axes count as one.
 ///
 /// *Shapes*: `(n, ..)` to the same; `dim` has any axes but the batch.
 ///
-/// *Numerics*: exponentials are those of distances from the largest value, so none overflows. They are summed
-/// in f32, in an order that does not depend on the batch, and results are rounded once. *NaN* among the
-/// values that share a sum gives NaN for all of them, and so do infinity, and minus infinity in all of them.
+/// *Numerics*: exponentials are taken of the distance to the largest value, so none overflows. They are
+/// summed in f32, in an order that does not depend on the batch, and results are rounded once. Values that
+/// share a sum are all NaN if one of them is *NaN* or infinity, or if all are minus infinity.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec) for a rank below 2, or a `dim` that is empty, names the batch, an axis
-/// that `x` does not have, or one twice, or whose axes are not neighbours.
+/// [`Error::Spec`](crate::Error::Spec) for a rank below 2, and for a `dim` that is empty, has the batch, an
+/// axis that `x` lacks, an axis twice, or axes that are not neighbours.
 ///
 /// # Examples
 /// ```
@@ -43,12 +43,13 @@ pub fn softmax(x: &Tensor, spec: &SoftmaxSpec) -> Result<Tensor> {
     single("softmax", x, problem.into(), &[])
 }
 
-/// `y = x - ln(sum(e^x))` with the sum over `dim`: the logarithm of [`softmax`], also where that is 0 in f32.
+/// `y = x - ln(sum(e^x))` with the sum over `dim`: the logarithm of [`softmax`], even where the softmax is 0
+/// in f32.
 ///
-/// *Shapes*, *Numerics*, *NaN*, *Errors*: as there.
+/// *Shapes*, *Numerics*, *NaN*: as [`softmax`].
 ///
 /// # Errors
-/// As there.
+/// As [`softmax`].
 ///
 /// # Examples
 /// ```
@@ -70,7 +71,7 @@ pub fn log_softmax(x: &Tensor, spec: &LogSoftmaxSpec) -> Result<Tensor> {
     single("log_softmax", x, problem.into(), &[])
 }
 
-/// A list, with what it takes besides values.
+/// A list with its operands.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Operands {
     pub(crate) list: OperandList,
@@ -79,7 +80,7 @@ pub(crate) struct Operands {
 }
 
 impl Operands {
-    /// Those of a list that changes nothing.
+    /// A list that changes nothing, without operands.
     pub(crate) const NONE: Self = Self {
         list: OperandList::EMPTY,
         residual: None,
@@ -99,7 +100,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, geometry: &SoftmaxGeomet
     plan.launch(&SOFTMAX, &[dtype.label()], geometry.series.shape())
 }
 
-/// Appends the operator and a list behind it to a program. The residual has the layout of `x`.
+/// Appends the operator and the list after it to a program. The residual has the layout of `x`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

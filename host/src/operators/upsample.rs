@@ -13,16 +13,16 @@ use crate::spec::{UpsampleProblem, UpsampleSpec};
 
 /// `y[n, c, ..]` is the value of `x[n, c, ..]` nearest to a position, or interpolated linearly around it.
 ///
-/// *Shapes*: `(n, c, ..)` with one to three spatial axes to `(n, c, ..)`, each of which has the extent of
-/// `size`, or `floor(input * scale_factor)`.
+/// *Shapes*: `(n, c, ..)` with one to three spatial axes to `(n, c, ..)`, whose spatial extents are `size` or
+/// `floor(input * scale_factor)`.
 ///
 /// *Numerics*: positions are computed in f32 by PyTorch's formulas, see [`UpsampleSpec`]. Nearest values are
-/// passed on as they are. Interpolation is in f32, along the columns first. *NaN* and infinities around a
-/// position give NaN where a weight of 0 meets them, as in PyTorch.
+/// copied unchanged. Interpolation is in f32, along the columns first. A *NaN* or an infinity next to a
+/// position gives NaN even if its weight is 0, as in PyTorch.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): a rank that is not that of the mode, extents of 0, neither or both of
-/// a size and a factor, a factor that is no finite number above 0, `align_corners` of nearest values.
+/// [`Error::Spec`](crate::Error::Spec): a rank that does not match the mode, extents of 0, neither or both of
+/// a size and a factor, a factor that is not a finite number above 0, `align_corners` with nearest values.
 ///
 /// # Examples
 /// ```
@@ -72,7 +72,7 @@ pub(crate) fn plan_nhwc(
     plan.launch(&UPSAMPLE_NHWC, &[dtype.label()], geometry.shape())
 }
 
-/// Appends the operator of `x`, which is dense NHWC, to an output of that layout and the shape `output`.
+/// Appends the operator of `x`, which is dense NHWC, to a dense NHWC output of the shape `output`.
 pub(crate) fn append_nhwc(
     program: &mut ProgramBuilder,
     x: Value,

@@ -1,4 +1,4 @@
-//! What is given for the parameters of a graph, held against its table.
+//! Checks of given values against the table of a graph's parameters.
 
 use std::fmt::{self, Write as _};
 
@@ -8,27 +8,27 @@ use op_spec::graph::{Graph, Parameter};
 use crate::host_memory::reserve;
 use crate::tensor_file::LoadOptions;
 
-/// Why values are not the parameters of a graph.
+/// The reason why values do not match the parameters of a graph.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParametersError {
     /// Parameters have no value.
     #[error("missing: {}; given: {}{}", joined(.parameters, ", "), listed(.given), hint(.prefixes))]
     Missing {
-        /// All of them.
+        /// All parameters without a value.
         parameters: Vec<MissingParameter>,
-        /// The names of the given values, first those that end as a missing parameter's name.
+        /// The names of the given values. Names that end like a missing parameter's name come first.
         given: Vec<GivenName>,
-        /// What would have to be put before the names of all parameters so that each has a value: every
-        /// [prefix](crate::LoadOptions::prefix) that has the names of all, of whatever shapes.
+        /// Every [prefix](crate::LoadOptions::prefix) with which each parameter has a value. Shapes are not
+        /// compared.
         prefixes: Vec<String>,
     },
     /// Values belong to no parameter.
     #[error("{}", unexpected(.names, .of_layers))]
     Unexpected {
-        /// The names of those that do not stand under the name of a layer, unless these are ignored.
+        /// The names outside of all layers, unless the options ignore them.
         names: Vec<GivenName>,
-        /// Those that stand under the name of a layer. They are always refused: the network that stored them
+        /// The names under the name of a layer. They are always refused: the network that stored them
         /// computes something else than the layer.
         of_layers: Vec<LayerTensor>,
     },
@@ -37,21 +37,21 @@ pub enum ParametersError {
     Repeated {
         /// The parameter.
         name: String,
-        /// The names of the values.
+        /// The names of the given values.
         given: Vec<String>,
     },
     /// Values have other shapes than their parameters.
     #[error("{}", joined(.mismatches, "; "))]
     Shapes {
-        /// All of them.
+        /// All mismatches.
         mismatches: Vec<ShapeMismatch>,
     },
-    /// Tensors that are not one for each parameter.
+    /// The number of tensors differs from the number of parameters.
     #[error("parameters: there are {actual} tensors, the model has {expected} parameters")]
     Count {
-        /// Tensors that were given.
+        /// The number of given tensors.
         actual: usize,
-        /// Parameters of the graph.
+        /// The number of the graph's parameters.
         expected: usize,
     },
     /// A parameter that does not fit into memory.
@@ -70,8 +70,8 @@ pub enum ParametersError {
 pub struct MissingParameter {
     /// The parameter.
     pub parameter: Parameter,
-    /// The name that its tensor would have in the file, where a prefix or a rule of the
-    /// [options](crate::LoadOptions) makes it another than the parameter's. A function tells no name.
+    /// The tensor name that would be found, if a prefix or a rename rule of the [options](crate::LoadOptions)
+    /// makes it differ from the parameter's. Unknown for a rename function.
     pub sought: Option<String>,
 }
 
@@ -90,9 +90,9 @@ impl fmt::Display for MissingParameter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GivenName {
-    /// As it was given, or as a file has it.
+    /// The name as given, or as in the file.
     pub name: String,
-    /// What a rule or a function of the [options](crate::LoadOptions) makes of it.
+    /// The name after renaming by the [options](crate::LoadOptions), if a rule or a function changed it.
     pub renamed: Option<String>,
 }
 
@@ -111,9 +111,9 @@ impl fmt::Display for GivenName {
 pub struct ShapeMismatch {
     /// The value's name.
     pub name: String,
-    /// Its shape.
+    /// The value's shape.
     pub actual: Vec<usize>,
-    /// The parameter's.
+    /// The parameter's shape.
     pub expected: Vec<usize>,
 }
 
@@ -128,7 +128,7 @@ impl fmt::Display for ShapeMismatch {
     }
 }
 
-/// A value that stands under the name of a layer which has no such parameter.
+/// A value under the name of a layer that has no parameter of this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LayerTensor {
@@ -138,7 +138,7 @@ pub struct LayerTensor {
     pub layer: usize,
     /// Its operator.
     pub operator: &'static str,
-    /// The attribute with which the layer would have the parameter, if there is one.
+    /// The attribute that would give the layer this parameter, if there is one.
     pub attribute: Option<&'static str>,
 }
 
@@ -147,7 +147,7 @@ fn joined(all: &[impl fmt::Display], separator: &str) -> String {
     texts.join(separator)
 }
 
-/// The first of the names, which may be a whole network's.
+/// Lists the first names only: a whole network can have many.
 pub(crate) fn listed(names: &[impl fmt::Display]) -> String {
     const MOST: usize = 12;
     match names.len() {
@@ -177,7 +177,7 @@ fn unexpected(names: &[GivenName], of_layers: &[LayerTensor]) -> String {
         let LayerTensor {
             layer, operator, ..
         } = of_layer[0];
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{}: layer {layer}, {operator}, ", all.join(", "));
         let them = if all.len() == 1 { "it" } else { "them" };
         let _ = match of_layer[0].attribute {
@@ -195,11 +195,11 @@ fn unexpected(names: &[GivenName], of_layers: &[LayerTensor]) -> String {
     text
 }
 
-/// A value that is given for a parameter.
+/// A value given for a parameter.
 pub(crate) struct Given<V> {
-    /// Under which name it was found.
+    /// The name under which the value was found.
     pub(crate) found_as: String,
-    /// The name of the parameter that it is for.
+    /// The name of the parameter that the value is for.
     pub(crate) name: String,
     pub(crate) value: V,
 }
@@ -214,8 +214,8 @@ impl<V> From<(String, V)> for Given<V> {
     }
 }
 
-/// The given values in the order of the graph's parameters. These options are those that their names were
-/// found by. Values that belong neither to a parameter nor to a layer are refused if they are strict.
+/// Sorts the given values into the order of the graph's parameters. The names were found with `options`. If
+/// the options are strict, values that match neither a parameter nor a layer are refused.
 pub(crate) fn in_order<V>(
     graph: &Graph,
     given: impl IntoIterator<Item = Given<V>>,
@@ -262,7 +262,7 @@ pub(crate) fn in_order<V>(
         };
         let prefixes = given.iter().filter_map(|given| {
             let prefix = given.name.strip_suffix(&first.name)?;
-            // Where a part of the name was taken away as a prefix already, it is a part of the whole one.
+            // A part of the name that the options already removed as a prefix belongs to the reported prefix.
             let known = given.found_as.strip_suffix(&given.name).unwrap_or("");
             (prefix.ends_with('.') && fits(prefix)).then(|| format!("{known}{prefix}"))
         });
@@ -300,12 +300,12 @@ pub(crate) fn in_order<V>(
     if of_layers.is_empty() && names.is_empty() {
         return Ok(values);
     }
-    // Those with an attribute first.
+    // Tensors with a known attribute come first within a layer.
     of_layers.sort_by_key(|tensor| (tensor.layer, tensor.attribute.is_none(), tensor.attribute));
     Err(ParametersError::Unexpected { names, of_layers })
 }
 
-/// The layer under whose name a tensor of this name stands; of several, that with the longest name.
+/// Returns the layer under whose name a tensor stands; if several match, the layer with the longest name.
 fn layer_of(graph: &Graph, name: &str) -> Option<usize> {
     let is_under = |layer: &str| {
         let rest = name.strip_prefix(layer).filter(|_| !layer.is_empty());
@@ -318,14 +318,15 @@ fn layer_of(graph: &Graph, name: &str) -> Option<usize> {
         .map(|(index, _)| index)
 }
 
-/// The attribute with which the layer would have a parameter of this name.
+/// Returns the attribute that would give the layer a parameter of this name.
 fn attribute_for(graph: &Graph, layer: usize, name: &str) -> Option<&'static str> {
     let mut absent = graph.absent_parameters().iter();
     let known = absent.find(|absent| absent.name == name && absent.layer == layer)?;
     Some(known.attribute)
 }
 
-/// Refuses values, each found under a name, that have not the shapes of their parameters.
+/// Refuses values whose shapes differ from their parameters'. Each value comes with the name it was found
+/// under.
 pub(crate) fn check_shapes<'a>(
     values: impl IntoIterator<Item = (&'a Parameter, &'a str, &'a [usize])>,
 ) -> Result<(), ParametersError> {
@@ -343,7 +344,7 @@ pub(crate) fn check_shapes<'a>(
     }
 }
 
-/// Collects the first values as a parameter's value. There are enough of them.
+/// Collects a parameter's value from an iterator that has at least as many values as the parameter.
 pub(crate) fn collected(
     parameter: &Parameter,
     values: impl Iterator<Item = f32>,

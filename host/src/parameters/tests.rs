@@ -96,7 +96,7 @@ fn every_defect_of_a_file_is_named() {
     );
 }
 
-/// A whole network's tensors, as a training in half precision leaves them.
+/// The tensors of a whole network, as left by a training in half precision.
 #[test]
 fn a_block_of_a_checkpoint_is_loaded_by_its_prefix() {
     let folder = tempfile::tempdir().unwrap();
@@ -217,7 +217,7 @@ fn values_that_there_is_no_use_for_are_named() {
     assert!(Parameters::init(&bare, 1).unwrap().check(&chain).is_err());
 }
 
-/// Values that files, benchmarks and goldens were made from.
+/// The values on which existing files, benchmarks and goldens depend.
 #[test]
 fn a_seed_gives_the_values_that_it_always_gave() {
     let hash = |chain: &Graph| -> Vec<(String, u64)> {
@@ -248,7 +248,7 @@ fn a_seed_gives_the_values_that_it_always_gave() {
     );
 }
 
-/// A sparse one, which the disk has room for. Only its head and what the chain has is read.
+/// The file is sparse, so it fits the disk. Only its header and the chain's tensors are read.
 #[test]
 fn a_file_larger_than_any_memory_is_read_in_parts() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Arguments of launches: handles of values, which become addresses when a program runs, and plain numbers.
+//! Arguments of launches: plain numbers, and handles of values, which become addresses when a program runs.
 //!
-//! The type of a kernel's parameter tells its use of a value: through a `*const T` it reads the elements, and
-//! a null pointer is an absent `Option`; through a `*mut T` it writes all of them, and may read them
-//! afterwards.
+//! The type of a kernel's parameter determines its use of a value. Through a `*const T` the kernel reads the
+//! elements; a null pointer is an absent `Option`. Through a `*mut T` it writes all of them, and may read
+//! them afterwards.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::error::Result;
 
 /// Element types of kernel parameters.
 pub(crate) trait Stored: 'static {
-    /// The element type that the value must have, if not any.
+    /// The required element type of the value; `None` for any.
     const DTYPE: Option<DType>;
 }
 
@@ -38,13 +38,13 @@ impl Stored for u32 {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Use {
     pub(super) value: Value,
-    /// The element type that it must have, if not any.
+    /// The required element type; `None` for any.
     pub(super) dtype: Option<DType>,
     pub(super) is_written: bool,
 }
 
 impl Value {
-    /// The use by a kernel that takes the elements as `T`.
+    /// The use of the value by a kernel that accesses the elements as `T`.
     fn used<T: Stored>(self, is_written: bool) -> Use {
         Use {
             value: self,
@@ -65,7 +65,8 @@ pub(crate) trait Places {
 
 /// An argument that becomes a kernel's parameter of type `T` when the program runs.
 pub(crate) trait Argument<T>: Copy + fmt::Debug + Send + Sync + 'static {
-    /// The parameter. `places` receives the use of each value behind it, and returns the value's address.
+    /// Returns the parameter. `places` records the use of each value behind it, and returns the value's
+    /// address.
     ///
     /// # Errors
     /// The driver's error for a tensor map.
@@ -111,7 +112,7 @@ pub(crate) struct MapOf {
 }
 
 impl MapOf {
-    /// Of a value that is read.
+    /// The map of a value that is read.
     pub(crate) fn read(value: Value, mode: impl Into<MapMode>) -> Self {
         Self {
             value,
@@ -120,7 +121,7 @@ impl MapOf {
         }
     }
 
-    /// Of a value that is written.
+    /// The map of a value that is written.
     pub(crate) fn written(value: Value, mode: impl Into<MapMode>) -> Self {
         Self {
             value,
@@ -160,22 +161,22 @@ impl Places for Uses {
     }
 }
 
-/// All arguments of a kernel whose parameters are `P`: a tuple with one for each.
+/// All arguments of a kernel with parameters `P`: a tuple with one argument for each.
 pub(crate) trait Arguments<P>: Copy + Send + Sync + 'static {
-    /// The parameters, as [`Argument::resolve`] gives each.
+    /// Returns the parameters, each from [`Argument::resolve`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Argument::resolve`].
     fn resolve(self, places: &mut dyn Places) -> Result<P>;
 
-    /// Writes each with its `Debug`.
+    /// Writes each argument with its `Debug`.
     #[cfg(any(test, feature = "lab"))]
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
-    /// The uses of the values behind them: first reads, then writes.
+    /// Returns the uses of all values: first reads, then writes.
     fn uses(self) -> Vec<Use> {
         let mut uses = Uses::default();
-        // Recording does not fail.
+        // Recording cannot fail.
         let _ = self.resolve(&mut uses);
         let Uses(mut uses) = uses;
         uses.sort_by_key(|used| used.is_written);
@@ -202,7 +203,7 @@ macro_rules! arguments {
     };
 }
 
-/// Implements [`Arguments`] for the pairs in brackets, then for one pair more, to the end.
+/// Implements [`Arguments`] for the pairs in brackets, then with one more pair at a time.
 macro_rules! arguments_from {
     ([$($done:ident)*]) => { arguments!($($done)*); };
     ([$($done:ident)*] $name:ident $Parameter:ident $($rest:ident)*) => {

@@ -18,8 +18,8 @@ pub(crate) use copies::{channels_last, plan_copy, plan_dense_copy, plan_reformat
 
 /// A program under construction.
 ///
-/// It is given the launches of a configuration, in order. Operators then take it with the handles of their
-/// inputs, and append these launches and no others.
+/// It gets the launches of a configuration, in order. Operators then use it with the handles of their inputs,
+/// and append exactly these launches.
 #[derive(Debug)]
 pub(crate) struct ProgramBuilder {
     device: Device,
@@ -27,11 +27,11 @@ pub(crate) struct ProgramBuilder {
     inputs: Vec<Input>,
     parameters: Vec<Tensor>,
     steps: Vec<Step>,
-    /// Launches that are yet to be appended.
+    /// The launches that are yet to be appended.
     planned: VecDeque<PlannedLaunch>,
-    /// Preparations of parameters that are yet to be asked for.
+    /// The preparations of parameters that are yet to be requested.
     preparations: VecDeque<PlannedLaunch>,
-    /// Parameters, and what takes their place.
+    /// Renewed parameters, with the values that replace them.
     renewed: Vec<[Value; 2]>,
     is_explained: bool,
 }
@@ -61,7 +61,7 @@ impl ProgramBuilder {
         }
     }
 
-    /// An empty program of the same kind for the same device, to prepare parameters of this one.
+    /// An empty program of the same kind for the same device, to prepare this program's parameters.
     pub(crate) fn beside(&self) -> ProgramBuilder {
         ProgramBuilder {
             is_explained: self.is_explained,
@@ -69,27 +69,27 @@ impl ProgramBuilder {
         }
     }
 
-    /// Whether the program is only to be explained.
+    /// Whether the program is only explained.
     pub(crate) fn is_explained(&self) -> bool {
         self.is_explained
     }
 
-    /// Adds the launches of a configuration to those that are appended next.
+    /// Adds a configuration's launches after those that are already planned.
     pub(crate) fn plan(&mut self, plan: &LaunchPlan) {
         self.planned.extend(&plan.launches);
         self.preparations.extend(&plan.preparations);
     }
 
-    /// Whether the next launch of the configuration is of `family`.
+    /// Whether the next launch of the configuration belongs to `family`.
     pub(crate) fn is_next<A: KernelArgs>(&self, family: &Family<A>) -> bool {
         let next = self.planned.front();
         next.is_some_and(|next| instance(family, next.kernel).is_some())
     }
 
-    /// Takes the next launch of the configuration, which is of `family`.
+    /// Takes the next launch of the configuration, which belongs to `family`.
     ///
     /// # Panics
-    /// If it is of another family, or there is none: a bug of an operator.
+    /// If it belongs to another family, or there is none: a bug of an operator.
     pub(crate) fn next<A: KernelArgs>(
         &mut self,
         family: &Family<A>,
@@ -105,7 +105,7 @@ impl ProgramBuilder {
         })
     }
 
-    /// Puts a launch in front of those of the configuration.
+    /// Puts a launch before those of the configuration.
     pub(crate) fn plan_next(&mut self, launch: PlannedLaunch) {
         self.planned.push_front(launch);
     }
@@ -127,8 +127,8 @@ impl ProgramBuilder {
         self.input_as(None, shape, dtype, order, dtype)
     }
 
-    /// The same as [`input`](Self::input), with a copy of another element type. Errors call it by its name,
-    /// if it has one.
+    /// [`input`](Self::input) with a copy of another element type. Errors use the input's name, if it has
+    /// one.
     ///
     /// # Errors
     /// As [`input`](Self::input).
@@ -150,8 +150,8 @@ impl ProgramBuilder {
         self.copied(x, wanted)
     }
 
-    /// An input of every run, with layout `order`, without a copy. Errors call it by its name, if it has one.
-    /// Kernels read it where it lies, or as [`in_order`](Self::in_order).
+    /// An input of every run, with layout `order`, without a copy. Errors use the input's name, if it has
+    /// one. Kernels read it in place, or as [`in_order`](Self::in_order).
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).
@@ -182,13 +182,13 @@ impl ProgramBuilder {
         value.expect("the device has a tensor of this size")
     }
 
-    /// A parameter that is not there, of a program that is only explained.
+    /// An absent parameter, of a program that is only explained.
     pub(crate) fn absent(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
         assert!(self.is_explained, "a program that runs has its parameters");
         self.value(shape, dtype, Place::Absent, Order::Dense)
     }
 
-    /// The same for an optional tensor.
+    /// [`parameter`](Self::parameter) for an optional tensor.
     pub(crate) fn optional_parameter(&mut self, tensor: Option<&Tensor>) -> Option<Value> {
         tensor.map(|tensor| self.parameter(tensor))
     }
@@ -198,7 +198,7 @@ impl ProgramBuilder {
         self.tensor_as(shape, dtype, Order::Dense)
     }
 
-    /// The same with layout `order`, in which the launches that write it lay it out.
+    /// [`tensor`](Self::tensor) with layout `order`, in which the launches write it.
     pub(crate) fn tensor_as(
         &mut self,
         shape: &[usize],
@@ -208,7 +208,7 @@ impl ProgramBuilder {
         self.value(shape, dtype, Place::Workspace(0), order)
     }
 
-    /// The same with the shape, the element type and the layout of another value.
+    /// A tensor with the shape, the element type and the layout of another value.
     pub(crate) fn tensor_like(&mut self, value: Value) -> Result<Value> {
         let ValueFacts {
             shape,
@@ -246,10 +246,10 @@ impl ProgramBuilder {
         &self.values[value.0].shape
     }
 
-    /// Changes a value's shape to another one with the same number of elements.
+    /// Changes a value's shape to one with the same number of elements.
     ///
     /// # Panics
-    /// For another number of elements.
+    /// If the number of elements differs.
     pub(crate) fn see_as(&mut self, value: Value, shape: &[usize]) {
         let facts = &mut self.values[value.0];
         let elements = |shape: &[usize]| shape.iter().product::<usize>();
@@ -278,7 +278,7 @@ impl ProgramBuilder {
         }
     }
 
-    /// Bytes of all the values together.
+    /// The total bytes of the values.
     pub(crate) fn bytes(&self, values: &[Value]) -> u64 {
         values.iter().map(|&value| self.values[value.0].bytes).sum()
     }
@@ -299,21 +299,21 @@ impl ProgramBuilder {
     ) {
         let uses = arguments.uses().into_iter();
         let bytes_moved = uses.map(|used| self.bytes(&[used.value])).sum();
-        // SAFETY: the caller's to grant.
+        // SAFETY: the caller's promise.
         unsafe { self.launch_moving(kernel, shape, arguments, bytes_moved) }
     }
 
-    /// The same for a launch that moves `bytes_moved` bytes by its own account. All launches of operators go
-    /// through this function.
+    /// Appends a launch that moves `bytes_moved` bytes, as the operator declares it. All launches of
+    /// operators go through this function.
     ///
     /// # Panics
-    /// If a value has another element type than the kernel's parameter, is read before it was written, or is
-    /// written although it is an input or a parameter. These are bugs of an operator.
+    /// If a value's element type differs from the kernel parameter's, or a value is read before it is
+    /// written, or an input or a parameter is written. These are bugs of an operator.
     ///
     /// # Safety
-    /// With the values' addresses, the arguments satisfy the kernel's *Safety* section: the values have as
-    /// many elements as it accesses, and start on 256 bytes if the device's allocations do. No two values
-    /// overlap while both are used.
+    /// With the values' addresses, the arguments satisfy the kernel's *Safety* section. The values have as
+    /// many elements as the kernel accesses, and start on 256 bytes if the device's allocations do. No two
+    /// values overlap while both are in use.
     pub(crate) unsafe fn launch_moving<A: KernelArgs>(
         &mut self,
         kernel: &'static Instance<A>,
@@ -345,7 +345,7 @@ impl ProgramBuilder {
         });
     }
 
-    /// The program, whose results are `outputs`.
+    /// Returns the program, whose results are `outputs`.
     ///
     /// # Panics
     /// If a launch of the configuration was not appended, or an output is not computed: bugs of an operator.
@@ -375,7 +375,7 @@ impl ProgramBuilder {
         };
         let lives: Vec<Life> = self.values.iter().map(life).collect();
         let (offsets, workspace_bytes) = pack(&lives);
-        // Keep only parameters that a launch reads. Others were used to prepare parameters.
+        // Keep only parameters that a launch reads. Others were only used to prepare parameters.
         let mut parameters = Vec::new();
         for (facts, offset) in self.values.iter_mut().zip(offsets) {
             match (&mut facts.place, facts.life) {
@@ -444,7 +444,7 @@ impl<A: KernelArgs, R: Arguments<A>> Launch for Typed<A, R> {
     ) -> Result<()> {
         let mut places = Addresses { stream, addresses };
         let arguments = self.arguments.resolve(&mut places)?;
-        // SAFETY: who appended the launch vouched for these arguments, and the caller for the addresses.
+        // SAFETY: the launch's appender vouched for the arguments, and the caller for the addresses.
         unsafe { stream.launch(self.kernel, shape, arguments) }
     }
 }

@@ -11,8 +11,8 @@ pub(super) struct Life {
 /// The alignment of values, equal to that of device allocations.
 const ALIGNMENT: u64 = 256;
 
-/// Offsets at which no two values overlap that live at the same time, and the size of the workspace. Sums
-/// saturate at 2^64, which exceeds any device.
+/// Returns an offset for each value such that no two values that live at the same time overlap, and the size
+/// of the workspace. Sums saturate at 2^64, which exceeds any device.
 ///
 /// Values are placed from the largest to the smallest, each at the lowest offset that is free during its live
 /// range.
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use op_spec::data;
 
-    /// The most bytes that live at one time, a lower bound for any packing.
+    /// The largest number of bytes alive at one time: a lower bound for any packing.
     fn least(lives: &[Life]) -> u64 {
         let at = |now: usize| {
             let live = lives
@@ -76,7 +76,7 @@ mod tests {
             born,
             gone_by,
         };
-        // An output, its workspace, and a chain of ever smaller outputs.
+        // An output, its workspace, and a chain of outputs of decreasing size.
         let lives = [
             life(8, 0, 3),
             life(100, 1, 2),

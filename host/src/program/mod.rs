@@ -5,13 +5,12 @@
 //!
 //! A launch names the *values* that it reads and writes: inputs and outputs of the run; parameters, which are
 //! the same tensors in every run; and intermediate values. Parameters that differ from run to run are inputs.
-//! The launches determine the live range of each
-//! intermediate value, and so its offset in the *workspace*, one allocation in which values with disjoint
-//! live ranges share bytes. All launches of a run are on one stream, so none overwrites a value that an
-//! earlier one still reads.
+//! The launches determine the live range of each intermediate value, and thus its offset in the *workspace*,
+//! one allocation in which values with disjoint live ranges share bytes. All launches of a run are on one
+//! stream, so none overwrites a value that an earlier launch still reads.
 //!
-//! A program holds neither stream nor workspace. Any number of threads may run it, each with a workspace of
-//! its own.
+//! A program has neither a stream nor a workspace. Any number of threads may run it, each with its own
+//! workspace.
 
 mod arguments;
 mod builder;
@@ -50,11 +49,11 @@ struct ValueFacts {
     bytes: u64,
     /// The memory layout.
     order: Order,
-    /// The copies that are dense NCHW and NHWC, once a launch has asked for them.
+    /// The dense NCHW and NHWC copies, once a launch has requested them.
     nchw: Option<Value>,
     nhwc: Option<Value>,
     place: Place,
-    /// The first and the last step that use it.
+    /// The first and the last step that use the value.
     life: Option<[usize; 2]>,
 }
 
@@ -98,7 +97,7 @@ pub(crate) struct Program {
 #[derive(Debug)]
 struct Input {
     value: Value,
-    /// By which errors call it; the first input of a graph, and an operator's, have none.
+    /// The name in errors; the first input of a graph and an operator's inputs have none.
     name: Option<Box<str>>,
 }
 
@@ -119,7 +118,8 @@ pub(crate) struct Step {
     pub(crate) kernel: &'static str,
     /// Grid, block and shared memory.
     pub(crate) shape: LaunchShape,
-    /// The fewest bytes that the kernel reads and writes in global memory, by its own account.
+    /// A lower bound of the bytes that the kernel reads and writes in global memory, as the operator declares
+    /// it.
     pub(crate) bytes_moved: u64,
     launch: Box<dyn Launch>,
 }
@@ -133,12 +133,12 @@ trait Launch: Send + Sync {
     /// Loads the kernel.
     fn load(&self, stream: &Stream, shape: &LaunchShape) -> Result<()>;
 
-    /// Launches it.
+    /// Launches the kernel.
     ///
     /// # Safety
-    /// The addresses are those of the program's values, in their order: each has the bytes that its shape and
-    /// element type take, what is read has been written in the stream's order, and none overlaps another
-    /// while both live.
+    /// The addresses are those of the program's values, in their order. Each has the bytes of its shape and
+    /// element type. Values that are read have been written in the stream's order. No two values that live at
+    /// the same time overlap.
     unsafe fn launch(
         &self,
         stream: &Stream,
@@ -209,10 +209,10 @@ impl Program {
         }
     }
 
-    /// One run with fresh memory.
+    /// Runs the program once with fresh memory.
     ///
-    /// In the emulator every intermediate value has an allocation of its own, so that out-of-bounds accesses
-    /// and reads of uninitialised bytes are found.
+    /// In the emulator every intermediate value has its own allocation, so that out-of-bounds accesses and
+    /// reads of uninitialised bytes are found.
     pub(crate) fn run_once(
         &self,
         operator: &'static str,
@@ -231,7 +231,7 @@ impl Program {
             false => Some(self.workspace(stream)?),
         };
         let written: Vec<&Tensor> = outputs.iter().collect();
-        // Open until the last launch is queued.
+        // The reads stay open until the last launch is queued.
         let inputs = self.open_inputs(operator, inputs, stream)?;
         let parameters = open(&self.parameters, (operator, "parameter"), stream)?;
         self.launch(
@@ -292,15 +292,14 @@ impl Program {
         Ok(())
     }
 
-    /// Queues the launches over raw addresses. `further` are the inputs behind the first `inputs`.
+    /// Queues the launches over raw addresses. `further` are the inputs after the first `inputs`.
     ///
     /// # Safety
-    /// There is an address for each input and for the one output. Inputs have the layouts of the program; the
-    /// output is dense in the layout of its value, aligned to 16 bytes, of its shape and element type; the
-    /// workspace has
-    /// `workspace_bytes`, aligned to 256 bytes. All are memory of the stream's device, and none overlaps
-    /// another. Inputs and parameters were written in the stream's order, and the parameters live until the
-    /// launches are complete.
+    /// There is an address for each input and for the one output. Inputs have the layouts of the program. The
+    /// output is dense in the layout of its value, aligned to 16 bytes, with its shape and element type. The
+    /// workspace has `workspace_bytes`, aligned to 256 bytes. All memory is on the stream's device, and no
+    /// two parts overlap. Inputs and parameters were written in the stream's order, and the parameters live
+    /// until the launches are complete.
     pub(crate) unsafe fn launch_over(
         &self,
         stream: &Stream,
@@ -323,17 +322,17 @@ impl Program {
         let addresses: Vec<*mut u8> = self.values.iter().map(address).collect();
         for step in &self.steps {
             // SAFETY: the caller's promise; `pack` gave each value of the workspace its bytes, and the
-            // builder saw that everything else is written by an earlier step before it is read.
+            // builder checked that an earlier step writes everything else before it is read.
             unsafe { step.launch.launch(stream, step.shape, &addresses)? };
             stream.moved(step.bytes_moved);
         }
         Ok(())
     }
 
-    /// Queues the launches, and calls `before` in front of each. Inputs and outputs match the program; inputs
-    /// and parameters were written in the order of `stream`; outputs and workspace belong to `stream`, and no
-    /// other work uses them. Without a workspace, every intermediate value has an allocation of its own
-    /// during its live range.
+    /// Queues the launches, and calls `before` before each. Inputs and outputs match the program; inputs and
+    /// parameters were written in the order of `stream`; outputs and workspace belong to `stream`, and no
+    /// other work uses them. Without a workspace, every intermediate value has its own allocation during its
+    /// live range.
     fn launch(
         &self,
         stream: &Stream,
@@ -376,10 +375,10 @@ impl Program {
                 }
             }
             before()?;
-            // SAFETY: inputs and outputs have the shapes and element types of their values, parameters are
-            // those that the program was made with; the workspace has `workspace_bytes`, in which `pack` gave
-            // each value its bytes and no two that live together the same; inputs and parameters are open for
-            // reading on the stream, and the builder saw that everything else is written by an earlier step
+            // SAFETY: inputs and outputs have the shapes and element types of their values, and parameters
+            // are those of the program's construction. The workspace has `workspace_bytes`; `pack` gave each
+            // value its bytes, distinct for values that live at the same time. Inputs and parameters are open
+            // for reading on the stream. The builder checked that an earlier step writes everything else
             // before it is read.
             unsafe { step.launch.launch(stream, step.shape, &addresses)? };
             stream.moved(step.bytes_moved);
@@ -388,7 +387,7 @@ impl Program {
     }
 }
 
-/// Refuses a tensor that is no input of this shape, element type and order.
+/// Refuses a tensor whose shape, element type or order is not the input's.
 pub(crate) fn expect_input(
     operator: &'static str,
     shape: &[usize],
@@ -400,7 +399,7 @@ pub(crate) fn expect_input(
     tensor.must_lie(order, (operator, "input"))
 }
 
-/// Refuses a tensor to which an output of this shape, element type and order cannot be written.
+/// Refuses a tensor that cannot hold an output of this shape, element type and order.
 pub(crate) fn expect_output(
     operator: &'static str,
     shape: &[usize],
@@ -415,7 +414,7 @@ pub(crate) fn expect_output(
     }
 }
 
-/// Why a program whose parameters are absent does not run.
+/// The reason why a program with absent parameters cannot run.
 const EXPLAINED: &str = "what is explained is not kept, and nobody can run it";
 
 /// Prepares reads of tensors by later work of `stream`.

@@ -1,4 +1,4 @@
-//! Launches as a configuration names them, before a program has them.
+//! The launches of a configuration, before they are appended to a program.
 
 use cuda_std::{Family, KernelArgs, Label};
 
@@ -12,10 +12,10 @@ pub(crate) struct PlannedLaunch {
     pub(crate) shape: LaunchShape,
 }
 
-/// Every launch of a configuration, in order. Operators append these to a program and no others.
+/// All launches of a configuration, in order. Operators append exactly these to a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LaunchPlan {
-    /// The launches of every run. Those without blocks are left out of a program.
+    /// The launches of every run. A program omits launches without blocks.
     pub(crate) launches: Vec<PlannedLaunch>,
     /// The launches that prepare parameters, once for all programs of a model.
     pub(crate) preparations: Vec<PlannedLaunch>,
@@ -25,7 +25,7 @@ impl LaunchPlan {
     /// Adds the launch of the kernel of `family` with these labels.
     ///
     /// # Errors
-    /// [`Error::TooManyBlocks`] without a shape; no kernel has the labels.
+    /// [`Error::TooManyBlocks`] if there is no shape; an error if no kernel has the labels.
     pub(crate) fn launch<A: KernelArgs>(
         &mut self,
         family: &Family<A>,

@@ -4,7 +4,7 @@ use crate::device::{Tensor, WeakTensor};
 use crate::error::Result;
 use crate::sync::{Mutex, lock};
 
-/// Prepared parameters that the programs of a model share, by key. This map holds weak handles, so the last
+/// Prepared parameters that the programs of a model share, by key. The map has weak handles, so the last
 /// program that uses a key's tensors frees them.
 #[derive(Debug)]
 pub(crate) struct PreparedParameters<L>(Mutex<Vec<(L, Vec<Handle>)>>);
@@ -13,7 +13,7 @@ pub(crate) struct PreparedParameters<L>(Mutex<Vec<(L, Vec<Handle>)>>);
 #[derive(Debug)]
 enum Handle {
     Weak(WeakTensor),
-    /// One without elements, which no program need hold, since no launch reads it.
+    /// A tensor without elements. No program holds it, since no launch reads it.
     Empty(Tensor),
 }
 
@@ -40,13 +40,13 @@ impl<L> Default for PreparedParameters<L> {
 }
 
 impl<L: PartialEq> PreparedParameters<L> {
-    /// The tensors of a key, from `prepare` if no program has them.
+    /// Returns the tensors of a key, from `prepare` if no program has them.
     pub(crate) fn get(
         &self,
         layout: L,
         prepare: impl FnOnce() -> Result<Vec<Tensor>>,
     ) -> Result<Vec<Tensor>> {
-        // Held while `prepare` queues its launches, so that two threads do not both prepare.
+        // The lock is held while `prepare` queues its launches, so that only one thread prepares.
         let mut known = lock(&self.0);
         let mut found = None;
         known.retain(|(other, handles)| {
@@ -66,7 +66,8 @@ impl<L: PartialEq> PreparedParameters<L> {
         Ok(prepared)
     }
 
-    /// The keys that were asked for, but for those whose tensors were gone when another was prepared.
+    /// The keys that were requested, except keys whose tensors were already freed when another key was
+    /// prepared.
     #[cfg(test)]
     pub(crate) fn keys(&self) -> Vec<L>
     where
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
     use crate::device::{DType, Device};
 
-    /// A program keeps tensors that its launches read, which one without elements is not among.
+    /// A program keeps the tensors that its launches read, which excludes tensors without elements.
     #[test]
     fn what_has_no_elements_is_there_as_long_as_what_was_prepared_with_it() {
         let stream = Device::cpu().stream().unwrap();

@@ -8,8 +8,8 @@ use crate::error::Result;
 
 /// A program on one stream, with loaded kernels, ordered parameters and its own workspace.
 ///
-/// The stream has waited for the writes of the parameters, so runs need not. Dropping this records the runs'
-/// reads of the parameters, so that they are not freed before.
+/// The stream has already waited for the writes of the parameters. Dropping `Ready` records the runs' reads
+/// of the parameters, so that these are not freed before.
 #[derive(Debug)]
 pub(crate) struct Ready {
     program: Arc<Program>,
@@ -41,7 +41,7 @@ impl Ready {
         &self.program
     }
 
-    /// Queues the launches on the stream, to which the outputs belong, and calls `before` in front of each.
+    /// Queues the launches on the stream, to which the outputs belong, and calls `before` before each launch.
     ///
     /// # Errors
     /// `ShapeMismatch`, `DTypeMismatch` and `LayoutMismatch` for tensors that do not match the program,
@@ -60,7 +60,7 @@ impl Ready {
         for output in &mut *outputs {
             output.rewrite((operator, "output"), stream)?;
         }
-        // Open until the last launch is queued.
+        // The reads stay open until the last launch is queued.
         let inputs = program.open_inputs(operator, inputs, stream)?;
         let outputs: Vec<&Tensor> = outputs.iter().map(|output| &**output).collect();
         let parameters = program.parameters.iter().map(Tensor::reading);
@@ -75,8 +75,8 @@ impl Ready {
         )
     }
 
-    /// Queues the launches on `recorder` instead, whose capture is replayed on the stream any number of
-    /// times. Inputs and outputs belong to the stream. The caller keeps them, and this, while it replays.
+    /// Queues the launches on `recorder`, whose capture can be replayed on the stream any number of times.
+    /// Inputs and outputs belong to the stream. The caller keeps them, and `self`, as long as it replays.
     ///
     /// # Errors
     /// As [`run`](Self::run).

@@ -12,14 +12,14 @@ use crate::spec::{ClampSpec, PointwiseSpec, ScaleSpec};
 
 const LEN: usize = 1000;
 
-/// The launches of an operator.
+/// Plans the launches of an operator.
 fn plan(problem: LayerProblem) -> LaunchPlan {
     let mut plan = LaunchPlan::default();
     operators::plan(&mut plan, DType::F32, &problem).unwrap();
     plan
 }
 
-/// Clamps to ever smaller intervals, one after the other.
+/// A program of clamps to ever smaller intervals, one after the other.
 fn clamps(device: &Device, count: usize) -> Program {
     let mut program = ProgramBuilder::new(device);
     let mut value = program.input(&[LEN], DType::F32, &Order::Dense).unwrap();
@@ -36,7 +36,7 @@ fn clamps(device: &Device, count: usize) -> Program {
 #[test]
 fn values_that_never_live_together_share_bytes() {
     let program = clamps(&Device::emulator(), 6);
-    // Two at a time, each on 256 bytes; the last is the output, which the caller brings.
+    // Two values live at a time, each on 256 bytes; the last is the output, which the caller provides.
     assert_eq!(program.workspace_bytes(), 4096 + 4000);
     assert_eq!(clamps(&Device::emulator(), 1).workspace_bytes(), 0);
 }
@@ -89,7 +89,7 @@ fn prepared_parameters_go_with_the_last_program_that_uses_them() {
     drop(one);
     drop((same, get(1).unwrap()));
     assert_eq!(get(2).unwrap().len(), 1);
-    // The first form is gone by now, the second is held.
+    // The first form is freed by now, the second is still held.
     drop(get(1).unwrap());
     drop(other);
     assert_eq!(made, 3);
@@ -111,7 +111,7 @@ fn values_have_layouts_and_are_reformatted_once() {
     let mut reformat = LaunchPlan::default();
     plan_reformat(&mut reformat, (&shape, &order), Layout::Nchw, DType::F32).unwrap();
     let mut program = ProgramBuilder::new(&device);
-    // The memory of an NHWC tensor is that of a dense one with channels behind.
+    // The memory of an NHWC tensor is that of a dense tensor with the channels as the last axis.
     let x = program
         .input(&[2, 4, 5, 3], DType::F32, &Order::Dense)
         .unwrap();

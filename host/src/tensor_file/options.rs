@@ -1,12 +1,12 @@
-//! How parameters are found in a file, and what becomes of them.
+//! Options for finding parameters in a file and converting their values.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::dtype::DType;
 
-/// Options for loading parameters: under which names tensors are stored, which may be left, and the element
-/// type of the values.
+/// Options for loading parameters: the names of tensors in the file, whether to allow surplus tensors, and
+/// the element type of the values.
 ///
 /// # Examples
 /// ```
@@ -28,7 +28,7 @@ pub struct LoadOptions {
     pub(crate) dtype: DType,
 }
 
-/// A rule for names.
+/// A rule that renames tensors.
 #[derive(Clone)]
 enum Rename {
     Part { from: String, to: String },
@@ -39,7 +39,8 @@ enum Rename {
 type RenameFn = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 impl Rename {
-    /// The new name, if the rule is for names as this one; nothing in it for a tensor that is ignored.
+    /// Returns the new name if the rule applies to this name. An inner `None` means that the tensor is
+    /// ignored.
     fn apply(&self, name: &str) -> Option<Option<String>> {
         match self {
             Rename::By(rename) => Some(rename(name)),
@@ -47,7 +48,7 @@ impl Rename {
         }
     }
 
-    /// The name of which the rule may make this one. A function does not tell.
+    /// Returns the name that the rule would rename to this one. A function cannot be reversed.
     fn reverse(&self, name: &str) -> Option<String> {
         match self {
             Rename::By(_) => None,
@@ -56,7 +57,7 @@ impl Rename {
     }
 }
 
-/// The name with `to` in the place of the parts `from`, if it begins with these.
+/// Replaces the leading parts `from` of a name with `to`; `None` if the name does not begin with `from`.
 fn replaced(name: &str, from: &str, to: &str) -> Option<String> {
     let rest = name.strip_prefix(from)?;
     let (rest, is_whole) = match rest.strip_prefix('.') {
@@ -73,7 +74,7 @@ fn replaced(name: &str, from: &str, to: &str) -> Option<String> {
 }
 
 impl Default for LoadOptions {
-    /// All tensors of the file, under the parameters' names, as f32.
+    /// Loads all tensors of the file, under the parameters' names, as f32.
     fn default() -> LoadOptions {
         LoadOptions {
             prefix: String::new(),
@@ -85,16 +86,16 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// The prefix of the parameters' names in the file, such as `decoder.blocks.2.`. Tensors without it are
-    /// ignored.
+    /// Sets the prefix of the parameters' names in the file, such as `decoder.blocks.2.`. Tensors without it
+    /// are ignored.
     pub fn prefix(mut self, prefix: impl Into<String>) -> LoadOptions {
         self.prefix = prefix.into();
         self
     }
 
-    /// Reads tensors whose name, without the prefix, is `from` or begins with `from` and a dot, as if it had
-    /// `to` there. The first rule that fits a name is applied to it, and no other, so two names can change
-    /// places.
+    /// Replaces `from` with `to` in tensor names. The rule applies to a name (without the prefix) that is
+    /// `from` or begins with `from` and a dot. Only the first rule that fits a name is applied, so two names
+    /// can change places.
     pub fn rename(mut self, from: impl Into<String>, to: impl Into<String>) -> LoadOptions {
         let part = |name: String| name.trim_end_matches('.').to_owned();
         self.renames.push(Rename::Part {
@@ -104,8 +105,8 @@ impl LoadOptions {
         self
     }
 
-    /// Reads a tensor as the parameter that `rename` makes of its name without the prefix, and ignores it
-    /// where that is `None`. Rules that were added before come first.
+    /// Renames tensors by a function, which gets the name without the prefix. It returns the parameter's
+    /// name, or `None` to ignore the tensor. Rules that were added before take precedence.
     pub fn rename_with(
         mut self,
         rename: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
@@ -114,29 +115,30 @@ impl LoadOptions {
         self
     }
 
-    /// Whether tensors with the prefix that belong to no parameter are refused. Missing parameters are always
-    /// refused, and so are tensors under the name of a layer that does not take them, such as the `conv.bias`
-    /// of a convolution without a bias.
+    /// Sets whether tensors with the prefix that match no parameter are refused. Two cases are always
+    /// refused: missing parameters, and tensors under the name of a layer that does not take them, such as
+    /// the `conv.bias` of a convolution without a bias.
     pub fn strict(mut self, is_strict: bool) -> LoadOptions {
         self.is_strict = is_strict;
         self
     }
 
-    /// The element type that values are rounded to, once, as they are read; f32 by default. A
-    /// [model](crate::Model::load_with) stores its parameters in it.
+    /// Sets the element type to which values are rounded once while they are read; f32 by default. A
+    /// [model](crate::Model::load_with) stores its parameters in this type.
     pub fn dtype(mut self, dtype: DType) -> LoadOptions {
         self.dtype = dtype;
         self
     }
 
-    /// The name of the parameter that a tensor of this name is for.
+    /// Returns the name of the parameter that a tensor of this name provides.
     pub(super) fn parameter(&self, name: &str) -> Option<String> {
         let name = name.strip_prefix(self.prefix.as_str())?;
         let mut renamed = self.renames.iter().filter_map(|rule| rule.apply(name));
         renamed.next().unwrap_or_else(|| Some(name.to_owned()))
     }
 
-    /// The name of a tensor that would be for this parameter, if it is another and known.
+    /// Returns the tensor name that would provide this parameter, if it is known and differs from the
+    /// parameter's.
     pub(crate) fn sought(&self, parameter: &str) -> Option<String> {
         let reversed = self
             .renames
@@ -148,7 +150,8 @@ impl LoadOptions {
         sought.filter(|name| name != parameter)
     }
 
-    /// The name that a tensor is read under, if a rule has made it another than that without the prefix.
+    /// Returns the parameter's name if a rule changed it, so that it differs from the tensor's name without
+    /// prefix.
     pub(crate) fn renamed(&self, tensor: &str, parameter: &str) -> Option<String> {
         let is_renamed = tensor.strip_prefix(self.prefix.as_str()) != Some(parameter);
         is_renamed.then(|| parameter.to_owned())

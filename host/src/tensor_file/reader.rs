@@ -1,4 +1,4 @@
-//! Reading of parameters, from one file, from several with an index, or from bytes.
+//! Reads parameters from one file, from several files with an index, or from bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::dtype::{bf16, f16};
 use crate::host_memory::reserve;
 use crate::parameters::given::{Given, check_shapes, collected, in_order};
 
-/// Where parameters come from.
+/// The source of parameters.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
     /// A safetensors file, or an index of several.
@@ -25,8 +25,8 @@ pub(crate) enum Source<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The values of a graph's parameters, in the order of its table and in their shapes, rounded to the options'
-/// element type. Only the headers of files and these tensors are read.
+/// Reads the values of a graph's parameters, in the order and shapes of its table, rounded to the options'
+/// element type. Only the files' headers and the needed tensors are read.
 pub(crate) fn read(
     source: Source<'_>,
     graph: &Graph,
@@ -71,20 +71,20 @@ pub(crate) fn read(
 
 /// The files of one set of parameters.
 struct Files<'a> {
-    /// The one file, or the index.
+    /// The path of the one file, or of the index.
     path: PathBuf,
-    /// Every tensor, with the file that has it.
+    /// The name of every tensor, with the number of its file.
     names: Vec<(String, usize)>,
     files: Vec<Shard<'a>>,
 }
 
-/// A file, which is opened when a tensor of it is asked for.
+/// One file, opened when its first tensor is read.
 enum Shard<'a> {
     Closed(PathBuf),
     Open(TensorFile<'a>),
 }
 
-/// What an index of files has.
+/// The content of an index file.
 #[derive(Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
@@ -148,13 +148,13 @@ impl<'a> Files<'a> {
         })
     }
 
-    /// The shape of a tensor of a file.
+    /// Returns the shape of a file's tensor.
     fn shape(&mut self, file: usize, name: &str) -> Result<Vec<usize>, TensorFileError> {
         let tensor = self.file(file)?.head.info(name);
         Ok(tensor.expect("the file has the tensor").shape.clone())
     }
 
-    /// A file, which has what the index says.
+    /// Returns a file, opened. On opening, checks that its tensors are the ones that the index lists.
     fn file(&mut self, number: usize) -> Result<&mut TensorFile<'a>, TensorFileError> {
         if let Shard::Closed(path) = &self.files[number] {
             let file = TensorFile::open(path)?;
@@ -185,7 +185,7 @@ impl<'a> Files<'a> {
 struct TensorFile<'a> {
     path: PathBuf,
     bytes: Bytes<'a>,
-    /// The offset of the data.
+    /// The offset in bytes of the data.
     start: u64,
     head: Metadata,
 }
@@ -218,7 +218,7 @@ impl<'a> TensorFile<'a> {
         }
     }
 
-    /// The value of a parameter, whose tensor has this name and its shape.
+    /// Reads the value of a parameter from the tensor of this name, which has the parameter's shape.
     fn value(
         &mut self,
         parameter: &Parameter,
@@ -257,14 +257,14 @@ impl<'a> TensorFile<'a> {
             path: path.clone(),
             source,
         })?;
-        // As many as the shape's elements, which the header's check ensures.
+        // There is one value for each element of the shape; the header's check ensures this.
         let values = bytes.chunks_exact(tensor.dtype.bitsize() / 8);
         let values = values.map(|bytes| dtype.round_f64(widen(bytes)));
         collected(parameter, values).map_err(defective)
     }
 }
 
-/// The bytes of a file.
+/// The source of a file's bytes.
 enum Bytes<'a> {
     File { file: fs::File, len: u64 },
     Memory(&'a [u8]),
@@ -272,7 +272,7 @@ enum Bytes<'a> {
 
 impl<'a> Bytes<'a> {
     fn open(path: &Path) -> io::Result<Bytes<'a>> {
-        // Opening a pipe, or reading a device, might never end.
+        // Opening a pipe or reading a device might block forever.
         if !fs::metadata(path)?.is_file() {
             let text = "is no ordinary file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -289,7 +289,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// All bytes of a file that is no longer than a header may be.
+    /// Reads the whole file, if it is no longer than the largest allowed header.
     fn all(&mut self) -> io::Result<Cow<'a, [u8]>> {
         match self.len() {
             len if len > MOST_HEAD => Err(io::ErrorKind::FileTooLarge.into()),
@@ -297,7 +297,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// A part, which the file has.
+    /// Reads a range of bytes, which must lie inside the file.
     fn part(&mut self, start: u64, len: usize) -> io::Result<Cow<'a, [u8]>> {
         match self {
             Bytes::Memory(bytes) => Ok(Cow::Borrowed(&bytes[start as usize..][..len])),
@@ -322,22 +322,22 @@ enum HeadFlaw {
 }
 
 impl HeadFlaw {
-    /// What these are the first bytes of, which cannot be those of a safetensors file.
+    /// Recognises a foreign format by the file's first bytes. No safetensors file can begin with these.
     fn of(first: &[u8]) -> HeadFlaw {
         match first {
             [b'P', b'K', 3, 4, ..] => HeadFlaw::Archive,
             [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => HeadFlaw::Array,
-            // The protocols that have a version.
+            // Pickle protocols 2 to 5 begin with a version.
             [0x80, 2..=5, ..] => HeadFlaw::Pickle,
             _ => HeadFlaw::Format(SafeTensorError::HeaderTooLarge),
         }
     }
 }
 
-/// The largest header, by the format.
+/// The largest header in bytes that the format allows.
 const MOST_HEAD: u64 = 100_000_000;
 
-/// The offset of a file's data, and its tensors, which must cover all of the data.
+/// Reads the header: the offset of the data, and the tensors, which must cover all of the data.
 fn head(bytes: &mut Bytes<'_>) -> Result<(u64, Metadata), HeadFlaw> {
     let flaw = |flaw| Err(HeadFlaw::Format(flaw));
     const COUNT: u64 = size_of::<u64>() as u64;
@@ -363,7 +363,7 @@ fn head(bytes: &mut Bytes<'_>) -> Result<(u64, Metadata), HeadFlaw> {
     }
 }
 
-/// The bytes of one number.
+/// Copies the bytes of one number.
 fn word<const LEN: usize>(bytes: &[u8]) -> [u8; LEN] {
     let mut word = [0; LEN];
     word.copy_from_slice(bytes);

@@ -1,5 +1,5 @@
-//! A caller's allocator: all memory of its streams is from it, goes back to it, and is told of as long as it
-//! is held.
+//! A caller's allocator: all memory of its streams comes from it, returns to it, and is counted while it is
+//! held.
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -13,10 +13,11 @@ use ndarray::IxDyn;
 use crate::ordering::read_then_overwritten;
 use crate::things::*;
 
-/// Memory that the driver allocates at once, and what is held of it. What goes back is given again at once.
+/// An allocator that takes memory from the driver synchronously and counts the held bytes. Returned memory is
+/// reused at once.
 struct Own {
     device: Device,
-    /// What it gives instead, once.
+    /// The result of the next allocation instead, used once.
     instead: Mutex<Option<Result<usize, &'static str>>>,
     held: Mutex<HashMap<usize, usize>>,
     spare: Mutex<HashMap<usize, Vec<usize>>>,
@@ -37,7 +38,7 @@ impl Own {
     }
 }
 
-// SAFETY: each address is of memory that nobody else has, which stays, or is to be refused.
+// SAFETY: each address is of memory that nobody else uses and that stays valid, or is meant to be refused.
 unsafe impl DeviceAllocator for Own {
     fn allocate(
         &self,
@@ -69,13 +70,13 @@ unsafe impl DeviceAllocator for Own {
     }
 }
 
-/// Large enough for arrays to go in chunks.
+/// A shape that is large enough for arrays to go in chunks.
 const SHAPE: [usize; 5] = [16, 3, 18, 40, 40];
 
 /// Runs a model in one way.
 type Way = fn(&Model, &Stream);
 
-/// Every way to run a model that allocates.
+/// All ways to run a model that allocate.
 const WAYS: [(&str, Way); 6] = [
     ("forward", |model, stream| {
         model.forward(&input(stream, &SHAPE)).unwrap();
@@ -119,7 +120,7 @@ fn all_memory_of_a_stream_is_from_its_allocator_and_goes_back() {
         let stream = stream.with_allocator(own.clone());
         let model = model_79(&stream);
         for (name, way) in WAYS {
-            // What it keeps from run to run is there then.
+            // After the first run, the memory that is kept between runs exists.
             way(&model, &stream);
             stream.synchronize().unwrap();
             let before = own.held();
@@ -145,8 +146,8 @@ fn what_a_callers_allocator_gave_goes_back_after_its_last_reader() {
     });
 }
 
-/// A stream with an allocator is the stream that it was: what was made on the one is the other's, on every
-/// kind of device.
+/// Adding an allocator does not change a stream's identity: tensors of either handle work with the other, on
+/// every kind of device.
 #[test]
 fn a_stream_stays_what_it_is_with_an_allocator() {
     late(|_, device, [stream, _]| {
@@ -174,7 +175,7 @@ fn what_an_allocator_must_not_give_is_refused() {
             assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
             assert!(error.to_string().contains(says), "{error}");
         }
-        // Null does not go back; anything else does.
+        // A null address is not returned to the allocator; any other is.
         assert_eq!(own.held(), LEN * 4);
         own.held.lock().unwrap().clear();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The user's folder of machine code, in whatever state: each program computes what it does without.
+//! The user's folder of machine code, in various states: each program computes the same as without it.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -11,11 +11,12 @@ use crate::driver::{Driver, Mode, folder, scripted};
 use crate::lost::{ended_well, fork};
 use crate::things::{model_79, planned};
 
-/// Opens the next device that links PTX, plans and runs. Returns the origins of the kernels.
+/// Runs programs, each on the next device that links PTX. A program opens, plans and runs. Returns the
+/// origins of the kernels.
 struct Programs {
     script: Driver,
     ordinal: u32,
-    /// Launches and copies of the first.
+    /// The launches and copies of the first program.
     log: Option<String>,
 }
 
@@ -92,7 +93,8 @@ fn what_is_torn_or_foreign_is_compiled_anew() {
             programs.compiles();
             programs.finds();
         }
-        // Whole, but not what this driver takes; nor does it take what the build carries, which comes first.
+        // The file is complete, but this driver refuses it. It also refuses the build's machine code, which
+        // is tried first.
         programs.script.begin(Mode::AtOnce);
         programs.script.fail("cuModuleLoadData", 2, 209);
         let origins = programs.run_as_it_fails();
@@ -101,15 +103,14 @@ fn what_is_torn_or_foreign_is_compiled_anew() {
     });
 }
 
-/// Of a folder that cannot be made, or written, or whose files end after a few bytes, as they do where a disk
-/// is full.
+/// The folder cannot be created or written, or its files end after a few bytes, as on a full disk.
 #[test]
 fn where_nothing_can_be_kept_all_is_compiled() {
     scripted(|script| {
         let (folder, mut programs) = (folder(), Programs::new(script));
         let file = folder.path().join("file");
         fs::write(&file, "no folder").unwrap();
-        // Not even root makes a folder there.
+        // Even root cannot create a folder there.
         for place in [&*file, Path::new("/proc/self/convfuse")] {
             keep_in(place);
             programs.compiles();
@@ -122,7 +123,7 @@ fn where_nothing_can_be_kept_all_is_compiled() {
         keep_in(&folder);
         let shut = |mode| fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
         shut(0o500);
-        // Nothing is shut to root.
+        // Root ignores permissions.
         if fs::File::create(folder.join("probe")).is_err() {
             programs.compiles();
             programs.compiles();
@@ -132,7 +133,7 @@ fn where_nothing_can_be_kept_all_is_compiled() {
         let limit = |rlim_cur| {
             let rlim_max = libc::RLIM_INFINITY;
             let limit = libc::rlimit { rlim_cur, rlim_max };
-            // SAFETY: both calls concern this process alone, which is the child of a test.
+            // SAFETY: both calls affect only this process, which is the child of a test.
             unsafe {
                 libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
                 assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
@@ -149,7 +150,7 @@ fn where_nothing_can_be_kept_all_is_compiled() {
     });
 }
 
-/// Four processes, forked off before a device was used, begin with an empty folder.
+/// Four processes, forked before a device was used, begin with an empty folder.
 #[test]
 fn processes_that_compile_the_same_at_once() {
     scripted(|script| {
@@ -157,9 +158,9 @@ fn processes_that_compile_the_same_at_once() {
         keep_in(folder.path());
         let run = || {
             let mut programs = Programs::new(script);
-            // Of one's own or another's.
+            // The machine code comes from this process or another one.
             programs.run();
-            // All of it is there by now.
+            // By now the folder has all of it.
             programs.finds();
         };
         let processes = [run; 4].map(fork);

@@ -1,12 +1,11 @@
-//! Every call of the driver that a program makes, from opening the device to dropping the last handle, fails
-//! once.
+//! Every driver call of a program fails once, from opening the device to dropping the last handle.
 //!
-//! A program is run, which counts the calls of each function. Then, for each function and each of its calls,
-//! it is run with that one call failing. It must end without a panic, with an error that names the function
-//! or with none where nothing is lost by the failure, and leave nothing alive but what a process keeps; and
-//! the same program must then do on that device what it did before. Loading happens once a device, so the
-//! part of the program that loads is run on a fresh one for each fault, and the whole on one that has loaded
-//! all.
+//! First a program runs, and the calls of each function are counted. Then, for each function and each of its
+//! calls, the program runs with only that call failing. It must end without a panic. It must return an error
+//! that names the function, or none if the failure loses nothing. It must leave nothing alive except what a
+//! process keeps. The same program must then run on that device as before. Loading happens once per device,
+//! so the loading part of the program runs on a fresh device for each fault. The whole program runs on a
+//! device that has loaded everything.
 
 mod presets;
 mod wider;
@@ -23,18 +22,18 @@ const OUT_OF_MEMORY: u32 = 2;
 const OPERATING_SYSTEM: u32 = 304;
 const ILLEGAL_ADDRESS: u32 = 700;
 
-/// What a program computes.
+/// The results of a program.
 type Results = convfuse::Result<Vec<ArrayD<f32>>>;
 
-/// What is run, and on which kind of device.
+/// A program, and the kind of device that it runs on.
 struct Program {
     name: &'static str,
-    /// The ordinal modulo 4: `crates/scripted-driver/src/kind.rs` says what it means.
+    /// The ordinal modulo 4, whose meaning is in `crates/scripted-driver/src/kind.rs`.
     kind: u32,
-    /// Whether it uses the device's [`peer`] as well.
+    /// Whether the program also uses the device's [`peer`].
     has_peer: bool,
-    /// Which calls fail, of how many: where that takes long it is the work of several tests, which run at the
-    /// same time.
+    /// The share of the calls that fail, as an index and a count. A long campaign is split into several
+    /// tests, which run concurrently.
     calls: (usize, usize),
     run: Box<dyn Fn(Part, u32) -> Results>,
 }
@@ -42,41 +41,40 @@ struct Program {
 /// Every call fails.
 const ALL: (usize, usize) = (0, 1);
 
-/// Another device of the same kind, which no program but one for this device uses.
+/// Another device of the same kind, used only by programs for this device.
 fn peer(ordinal: u32) -> u32 {
     ordinal + (1 << 15)
 }
 
-/// How much of a program is run.
+/// The part of a program that runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// Until all is loaded that the rest needs, on a device that is fresh.
+    /// Until everything is loaded that the rest needs, on a fresh device.
     Loading,
-    /// All of it, on a device that has loaded everything.
+    /// The whole program, on a device that has loaded everything.
     Whole,
 }
 
-/// Whether nothing that a program wants is lost when this function fails once.
+/// Whether a single failure of this function loses nothing that a program needs.
 fn is_harmless(name: &str, code: u32) -> bool {
-    // What is given back when a handle is dropped has nobody to report to.
+    // Releases in a destructor cannot report errors.
     let gives_back = ["Destroy", "Free", "PopCurrent", "Unload", "Release"];
     if gives_back.iter().any(|verb| name.contains(verb)) {
         return true;
     }
     match name {
-        // What has no event is waited for on the host.
+        // Without an event, the host waits.
         "cuEventCreate" | "cuEventRecord" | "cuStreamWaitEvent" => true,
-        // Called when something is given back, and then once more; elsewhere too, where the error is
-        // returned.
+        // On release these are called, and then retried. Elsewhere, too, their error is returned.
         "cuCtxGetCurrent" | "cuCtxPushCurrent_v2" | "cuStreamIsCapturing" => true,
         "cuStreamSynchronize" | "cuEventSynchronize" => true,
-        // Memory that was short is asked for once more.
+        // A failed allocation is retried once.
         "cuMemAllocFromPoolAsync" | "cuMemAlloc_v2" => code == OUT_OF_MEMORY,
         _ => false,
     }
 }
 
-/// Whether an error is one that says what failed.
+/// Whether an error tells which call failed.
 fn names(error: &Error, name: &str, code: u32) -> bool {
     let short = name.trim_end_matches("_v2");
     match error {
@@ -90,7 +88,7 @@ fn names(error: &Error, name: &str, code: u32) -> bool {
     }
 }
 
-/// The codes that a call of this function may fail with, and the context serve on.
+/// The codes with which a call of this function may fail while the context stays usable.
 fn passing(name: &str) -> &'static [u32] {
     let verbs = ["Alloc", "Create", "Load", "Retain", "Instantiate"];
     match verbs.iter().any(|verb| name.contains(verb)) {
@@ -107,7 +105,7 @@ struct Runs<'a> {
     part: Part,
 }
 
-/// What a program does where nothing fails.
+/// The behaviour of a program without failures.
 struct Clean {
     counts: BTreeMap<&'static str, u32>,
     log: String,
@@ -132,7 +130,8 @@ impl Runs<'_> {
         }
     }
 
-    /// Launches and copies, but for those whose parameters have gaps, in which there may be anything.
+    /// The log of launches and copies, without launches whose parameters have gaps, which may contain
+    /// anything.
     fn log(self, ordinal: u32) -> String {
         let log = self.report(ordinal, |ordinal| self.script.log(ordinal));
         let has_gaps = |line: &str| line.starts_with("copy_strided") || line.starts_with("scale_");
@@ -144,13 +143,13 @@ impl Runs<'_> {
         self.report(ordinal, |ordinal| self.script.alive(ordinal))
     }
 
-    /// What the driver reports of its devices.
+    /// The driver's report about the program's devices.
     fn report(self, ordinal: u32, of: impl Fn(u32) -> String) -> String {
         let peer = self.program.has_peer.then(|| of(peer(ordinal)));
         of(ordinal) + &peer.unwrap_or_default()
     }
 
-    /// One call fails.
+    /// Runs the program with one failing call.
     fn fails_once(
         self,
         clean: &Clean,
@@ -171,11 +170,11 @@ impl Runs<'_> {
         }
         let violations = self.script.violations();
         let alive = self.alive(ordinal);
-        // Kept by the process are the context, the pool, and modules that were loaded.
+        // The process keeps the context, the pool, and loaded modules.
         let kept = ["contexts: ", "pools: ", "modules: "];
         let mut left = alive.lines();
         let leak = match is_lost {
-            // All that was in the context is gone with it.
+            // Everything in a lost context is gone with it.
             true => left.find(|line| line.contains("stacks")),
             false => left.find(|line| !kept.iter().any(|kept| line.starts_with(kept))),
         };
@@ -200,7 +199,7 @@ impl Runs<'_> {
         }
     }
 
-    /// Every call fails.
+    /// Lets each call fail, one run at a time.
     fn all_fail(self) {
         let Program { name, kind, .. } = self.program;
         let mut fresh = 0;
@@ -217,7 +216,7 @@ impl Runs<'_> {
         let passing = calls
             .iter()
             .flat_map(|call| passing(call.0).iter().map(|&code| each(call, code)));
-        // What ends the context comes last.
+        // Failures that end the context come last.
         let fatal = calls.iter().map(|call| each(call, ILLEGAL_ADDRESS));
         let faults: Vec<_> = passing.chain(fatal).collect();
         let complaints = faults.iter().filter_map(|&fault| {
@@ -232,19 +231,19 @@ impl Runs<'_> {
         let complaints: Vec<String> = complaints.collect();
         println!("{name}: {} faults", faults.len());
         assert!(complaints.is_empty(), "{}", complaints.join("\n"));
-        // What was lost elsewhere is nobody else's loss.
+        // A device that was lost does not affect others.
         let last = self.clean(device());
         assert_eq!(last.log, clean.log);
-        // Pinned memory and streams of one device that a lost one used are left to the driver.
+        // Pinned memory and streams of one device that were used by a lost device are left to the driver.
         let has_peer = self.program.has_peer;
         assert!(has_peer || last.alive == clean.alive, "{}", last.alive);
     }
 }
 
-/// The same, in the child that has the driver, on a device that is warm for the whole. There a run does what
-/// the first did.
+/// Runs the campaign in the child that has the driver. The whole program uses a warm device, on which a run
+/// does the same as the first.
 fn every_call_in(script: Driver, program: &Program) {
-    // Panics are told by what they lead to.
+    // Panics are reported by their consequences.
     std::panic::set_hook(Box::new(|info| println!("{info}")));
     let runs = |part| Runs {
         script,

@@ -1,4 +1,4 @@
-//! Captures: a graph can wait for nothing outside of it, and holds neither allocations nor their end.
+//! Captures: a graph cannot wait for work outside of it, and can contain neither allocations nor frees.
 
 use std::ptr::null_mut;
 
@@ -17,7 +17,7 @@ fn a_capture_reads_of_other_streams_what_it_has_read_before() {
         let model = model_of(&home, 2, Layer::clamp(-2.0, 2.0));
         let (mut plan, _, mut y) = planned(&model, &stream, &SHAPE);
         let x = input(&home, &SHAPE);
-        // That a third stream has read it is in the order of that stream alone.
+        // A read by a third stream is ordered with that stream only.
         let third = x.on(&device.stream().unwrap()).unwrap();
         third.to_array::<f32>().unwrap();
         model.forward(&third).unwrap();
@@ -47,7 +47,7 @@ fn a_capture_of_the_home_stream_keeps_memory_and_refuses_readers() {
         assert!(holds(&back, 1.0));
         let alive = script.alive(WITH_POOLS);
         assert!(alive.contains("allocations: 2"), "{alive}");
-        // The next allocation finds the memory.
+        // The next allocation reuses the memory.
         drop(tensor(&home, &ones));
         drop(x);
         let alive = script.alive(WITH_POOLS);
@@ -55,8 +55,8 @@ fn a_capture_of_the_home_stream_keeps_memory_and_refuses_readers() {
     });
 }
 
-/// What a stream ran, with parameters of another stream, goes in a capture of its stream: nothing of it is
-/// overwritten before its time, and nothing is left. `run` also returns what goes later.
+/// A run with parameters of another stream is dropped in a capture of its own stream: nothing is overwritten
+/// too early, and nothing leaks. `run` also returns objects that are dropped later.
 fn dropped_in_a_capture<T, L>(
     script: Driver,
     [home, stream]: [Stream; 2],
@@ -101,8 +101,8 @@ fn a_graph_may_be_dropped_in_a_capture_of_the_stream_that_it_was_launched_on() {
 fn a_graph_takes_no_input_of_another_stream() {
     late(|_, _, [home, stream]| {
         let model = model_of(&home, 2, Layer::scale("factor").into());
-        // A graph waits for no other stream, so what that still writes would be read too early. A handle of
-        // the plan's stream does not hide whose the memory is.
+        // A graph waits for no other stream, so a tensor that another stream still writes would be read too
+        // early. A handle on the plan's stream does not change the owner of the memory.
         let theirs = Tensor::zeros(&home, &SHAPE, DType::F32).unwrap();
         for x in [theirs.clone(), theirs.on(&stream).unwrap()] {
             let (plan, _, _) = planned(&model, &stream, &SHAPE);
@@ -122,12 +122,13 @@ fn a_stream_is_named_in_its_capture_and_in_that_of_another() {
         let y = Tensor::zeros(&theirs, &SHAPE, DType::F32).unwrap();
         let launches = model.launches(&theirs, &x, &Options::default()).unwrap();
         in_capture(&theirs, || {
-            // SAFETY: the stream outlives what is made of it.
+            // SAFETY: the stream outlives everything made of it.
             let named = unsafe { Stream::from_raw(&device, raw) }.unwrap();
             let _legacy = default_stream(&device, 1);
             assert!(named.is_capturing().unwrap());
             let (x, y) = (x.as_raw().unwrap(), y.as_raw().unwrap());
-            // SAFETY: x lies as the launches' input, y as their output, and both are of the stream.
+            // SAFETY: `x` has the layout of the launches' input and `y` of their output, and both belong to
+            // the stream.
             unsafe { launches.run(&named, &[x], &[], &[y], null_mut()) }.unwrap();
         });
         // SAFETY: as above.

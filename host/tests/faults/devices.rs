@@ -1,11 +1,11 @@
-//! Several devices at a time; `drawn` has more of it.
+//! Several devices at a time; `drawn` has more tests of them.
 
 use convfuse::graph::Layer;
 use convfuse::{Device, Options, PinnedArray, Replicas, Tensor};
 
 use crate::things::*;
 
-/// Samples, and their channels.
+/// The number of samples, and of their channels.
 const SHAPE: [usize; 2] = [8, 96];
 
 /// Two devices of one kind.
@@ -13,7 +13,7 @@ fn devices(device: &Device) -> [Device; 2] {
     [device.clone(), Device::gpu(WITH_POOLS + 4).unwrap()]
 }
 
-/// Whoever waits for an event, on whatever device, waits for the work before it.
+/// Waiting for an event, on any device, includes the work before it.
 #[test]
 fn streams_of_every_device_wait_for_events() {
     late(|_, device, _| {
@@ -26,20 +26,20 @@ fn streams_of_every_device_wait_for_events() {
             waiting.wait(&home.record().unwrap()).unwrap();
             waiting.synchronize().unwrap();
             let address: *const f32 = x.as_raw().unwrap().cast_const().cast();
-            // SAFETY: this driver's memory is the host's, and the copy is done, or else it is filled with a
+            // SAFETY: this driver's memory is host memory; the copy is complete, or else the memory has a
             // pattern.
             assert_eq!(unsafe { *address }, f32::from(number), "{waiting:?}");
         }
     });
 }
 
-/// Whose outputs are read by their addresses is done when
+/// Outputs that are read by their addresses are complete when
 /// [`synchronize`](convfuse::model::ReplicaPlans::synchronize) returns.
 #[test]
 fn replicas_are_waited_for_on_every_device() {
     late(|_, device, [home, _]| {
         let devices = devices(&device);
-        // The one kernel that the driver runs.
+        // Clamp is the one kernel that the driver executes.
         let model = model_of(&home, SHAPE[1], Layer::clamp(-1.0, 2.0));
         let replicas = Replicas::new(&model, &devices).unwrap();
         let mut plans = replicas.plan(&SHAPE, &Options::default()).unwrap();
@@ -59,7 +59,7 @@ fn replicas_are_waited_for_on_every_device() {
         plans.synchronize().unwrap();
         for output in &outputs {
             let address: *const f32 = output.as_raw().unwrap().cast_const().cast();
-            // SAFETY: this driver's memory is the host's, and all work on it is done.
+            // SAFETY: this driver's memory is host memory, and all work on it is complete.
             let values = unsafe { std::slice::from_raw_parts(address, output.len()) };
             assert!(values.iter().all(|&value| value == 2.0));
         }

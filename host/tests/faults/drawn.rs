@@ -1,6 +1,6 @@
-//! Copies between streams, tensors and arrays of the host, operators and models on them, in orders that are
-//! drawn; and what many streams read that goes away. What comes out is what the calls say, one after the
-//! other, though the driver does nothing that nobody waits for.
+//! Random sequences of copies between streams, tensors and host arrays, with operators and models; and the
+//! end of objects that many streams read. Results must be those of the calls in program order, although the
+//! driver only does work that somebody waits for.
 
 use std::any::Any;
 
@@ -13,7 +13,7 @@ use ndarray::ArrayViewD;
 use crate::launches;
 use crate::things::*;
 
-/// Numbers that a seed gives.
+/// A generator of pseudo-random numbers.
 pub(crate) struct Draw(u64);
 
 impl Draw {
@@ -21,7 +21,7 @@ impl Draw {
         Draw(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed))
     }
 
-    /// A number below `end`.
+    /// Draws a number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -30,17 +30,17 @@ impl Draw {
     }
 }
 
-/// Of arrays and whole tensors: this many samples, each with a value of its own, of this many channels.
+/// The shape of arrays and whole tensors: samples, each with its own value, and channels.
 const SHAPE: [usize; 2] = [10, LEN / 10];
 
-/// What a program works on, with the values that the samples should have.
+/// The objects of a random program, with the expected values of their samples.
 struct Things {
     devices: Vec<Device>,
-    /// Of each device two of its own, and its default stream.
+    /// For each device, two own streams and the default stream.
     streams: Vec<[Stream; 3]>,
     tensors: Vec<Option<(Tensor, Vec<f32>)>>,
     arrays: Vec<(PinnedArray<f32>, Vec<f32>)>,
-    /// Clamps to values from 0 to 20.
+    /// A model that clamps to values from 0 to 20.
     model: Model,
 }
 
@@ -68,8 +68,8 @@ impl Things {
         }
     }
 
-    /// One call, and what it should come to. Before it another library makes a context current, that of some
-    /// device, or none.
+    /// Makes one call and updates the expected values. Before it, another library makes a context current:
+    /// that of some device, or none.
     fn call(&mut self, draw: &mut Draw, number: usize) {
         let theirs = self.devices.get(draw.below(self.devices.len() + 1));
         let _theirs = theirs.map(|device| Current::of(device).unwrap());
@@ -100,7 +100,7 @@ impl Things {
             }
             (_, none @ None) => *none = Some((tensor(any, array), held.clone())),
             (5, Some((x, values))) if *x.shape() == SHAPE => match x.copy_from_pinned(array) {
-                // Slices share it.
+                // Slices share the tensor.
                 Err(Error::TensorInUse { .. }) => {}
                 copied => {
                     copied.unwrap();
@@ -167,7 +167,7 @@ fn drawn_calls_on_two_devices_come_to_what_they_say() {
     });
 }
 
-/// A run of a model on a stream, and what keeps it.
+/// A run of a model on a stream. Returns the objects that keep it alive.
 type Way = fn(&Model, &Stream, &Tensor) -> Box<dyn Any>;
 
 /// Every way to run a model.
@@ -197,11 +197,11 @@ fn what_was_prepared_is_there_for_the_runs_of_every_stream_and_outlives_them() {
             let model = Model::init(&home, &chain, 7).unwrap();
             let run = |stream: &Stream| way(&model, stream, &x.on(stream).unwrap());
             let kept = streams.each_ref().map(run);
-            // It comes before what was prepared, unless that is waited for.
+            // Without a wait, the run would come before the preparation of the parameters.
             streams[0].synchronize().unwrap();
             assert_eq!(script.violations(), "", "{name}");
             drop((kept, model));
-            // It goes before what reads it, unless that is waited for.
+            // Without a wait, the parameters would be freed before they are read.
             home.synchronize().unwrap();
             for stream in &streams {
                 stream.synchronize().unwrap();

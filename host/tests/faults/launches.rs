@@ -1,5 +1,5 @@
-//! Runs over memory that each is given: what they need is made once, outside of captures, and stays until
-//! streams have read it.
+//! Runs over memory that is passed to each run: everything that they need is made once, outside of captures,
+//! and stays until all streams have read it.
 
 use std::ptr::null_mut;
 
@@ -13,7 +13,7 @@ use crate::things::*;
 
 const SHAPE: [usize; 5] = [2, 3, 5, 6, 7];
 
-/// A model over tensors of its stream, and launches for an input.
+/// Returns a model over tensors of its stream, and launches for an input.
 fn prepared(home: &Stream, stream: &Stream, x: &Tensor) -> (Model, Result<Launches>) {
     let chain = KernelBench79::default().chain().unwrap();
     let tensors = chain.parameters();
@@ -23,16 +23,15 @@ fn prepared(home: &Stream, stream: &Stream, x: &Tensor) -> (Model, Result<Launch
     (model, launches)
 }
 
-/// The output of a run over memory of the stream.
+/// Returns the output of a run over memory of the stream.
 pub(crate) fn run(launches: &Launches, stream: &Stream, x: RawPointer) -> Result<Tensor> {
     let (y, workspace) = outputs(launches, stream)?;
-    // SAFETY: output and workspace are fresh tensors of the stream, which gives the workspace back after the
-    // run.
+    // SAFETY: output and workspace are fresh tensors of the stream, which frees the workspace after the run.
     unsafe { launches.run(stream, &[x], &[], &[y.as_raw()?], workspace.as_raw()?)? };
     Ok(y)
 }
 
-/// An output and a workspace.
+/// Allocates an output and a workspace.
 fn outputs(launches: &Launches, stream: &Stream) -> Result<(Tensor, Tensor)> {
     let words = launches.workspace_bytes().div_ceil(4) as usize;
     Ok((
@@ -52,8 +51,8 @@ fn any_stream_runs_what_was_prepared_and_is_waited_for_when_it_goes() {
         let outputs: Vec<Tensor> = (others.iter().zip(&at))
             .map(|(stream, x)| run(&launches, stream, x.as_raw().unwrap()).unwrap())
             .collect();
-        // What was prepared goes before anything that was queued is done; the streams, and memory for
-        // others, after it.
+        // Prepared parameters are dropped before any queued work is complete; streams and foreign memory are
+        // dropped after it.
         drop((launches, model));
         let next = Tensor::zeros(&home, &[1 << 16], DType::F32).unwrap();
         home.synchronize().unwrap();
@@ -77,8 +76,8 @@ fn captures_refuse_to_prepare_and_take_what_was_prepared() {
         let launches = launches.unwrap();
         let (y, space) = outputs(&launches, &stream).unwrap();
         let (output, workspace) = (y.as_raw().unwrap(), space.as_raw().unwrap());
-        // The stream's first run of it is one in a capture.
-        // SAFETY: all memory is the stream's own, and stays until the graph is gone.
+        // SAFETY: all memory is the stream's own, and stays until the graph is gone. This first run of the
+        // stream is in a capture.
         captured(&stream, || unsafe {
             launches.run(&stream, &[raw], &[], &[output], workspace)
         })
@@ -133,7 +132,7 @@ fn launches_that_are_given_parameters_take_no_memory_wait_for_nothing_and_run_in
 fn another_number_of_inputs_is_refused() {
     late(|_, _, [home, _]| {
         let (_model, launches) = prepared(&home, &home, &input(&home, &SHAPE));
-        // SAFETY: it is refused before an address is used.
+        // SAFETY: the run is refused before it uses an address.
         let refused = unsafe {
             launches
                 .unwrap()
@@ -152,7 +151,7 @@ fn another_number_of_inputs_is_refused() {
 #[test]
 fn clusters_are_launched_by_a_function_of_their_own_whose_failure_is_told() {
     late(|script, _, [stream, _]| {
-        // Blocks of clusters split its sums.
+        // Sums are split over the blocks of a cluster (split-K).
         let conv = Layer::conv2d("conv", 256, 3);
         let chain = Chain::new(256, (conv, Layer::group_norm("norm", 32))).unwrap();
         let model = Model::init(&stream, &chain, 1).unwrap();

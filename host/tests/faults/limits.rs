@@ -1,5 +1,5 @@
-//! What a device has no more of: memory that work still uses comes back, and shared memory is granted before
-//! it is named.
+//! Limits of a device: memory that work still uses becomes available later, and shared memory is granted
+//! before a launch requests it.
 
 use convfuse::graph::{Chain, Layer};
 use convfuse::{DType, Error, Model, Options, Tensor};
@@ -7,12 +7,12 @@ use convfuse::{DType, Error, Model, Options, Tensor};
 use crate::drawn::Draw;
 use crate::things::*;
 
-/// What the driver's allocations are multiples of.
+/// The driver's allocations are multiples of this number of bytes.
 const ALIGNMENT: usize = 512;
 
-/// Allocations of several sizes on several streams, on a device that has little. What was dropped is there
-/// again for every stream, once its work is done, however late that is: what is refused is what does not fit
-/// beside what is held.
+/// Allocates several sizes on several streams of a device with little memory. Dropped memory is available to
+/// every stream once its work is complete, however late. A request is refused only if it does not fit beside
+/// the held memory.
 #[test]
 fn what_fits_beside_what_is_held_is_allocated() {
     late(|script, device, _| {
@@ -41,7 +41,7 @@ fn what_fits_beside_what_is_held_is_allocated() {
     });
 }
 
-/// One kernel whose launches name as much shared memory as a row takes, the larger ones after smaller ones.
+/// The launches of one kernel request as much shared memory as a row takes, larger ones after smaller ones.
 #[test]
 fn launches_of_one_kernel_may_name_more_shared_memory_each_time() {
     late(|_, _, [stream, _]| {
@@ -67,13 +67,13 @@ fn a_device_accounts_for_what_is_held_and_nothing_else() {
     late(|script, device, [stream, _]| {
         const BYTES: u64 = 4 * LEN as u64;
         let zeros = || Tensor::zeros(&stream, &[LEN], DType::F32);
-        // The limit itself is within it.
+        // An allocation of exactly the limit is allowed.
         device.limit_memory(2 * BYTES);
         let (one, two) = (zeros().unwrap(), zeros().unwrap());
         assert!(matches!(zeros(), Err(Error::OutOfMemory { .. })));
         assert_eq!(device.memory_in_use(), 2 * BYTES);
         drop(two);
-        // What the driver refuses is not held, either.
+        // An allocation that the driver refuses does not count.
         script.fail_next("cuMemAllocFromPoolAsync", 304);
         assert!(matches!(zeros(), Err(Error::Driver(_))));
         assert_eq!(device.memory_in_use(), BYTES);

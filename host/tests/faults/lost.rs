@@ -1,5 +1,5 @@
-//! A device that is lost, and a process that was forked off: all that hangs on the device says so, and goes
-//! without a word.
+//! A lost device, and a forked process: every object on the device returns the error, and is dropped
+//! silently.
 
 use convfuse::graph::Layer;
 use convfuse::model::Captured;
@@ -13,10 +13,10 @@ use ndarray::{ArrayD, IxDyn};
 use crate::driver::{Mode, scripted};
 use crate::things::{model_of, planned};
 
-/// Samples of this many bytes that arrays of them go in chunks.
+/// The shape of a batch whose arrays go in chunks.
 const SHAPE: [usize; 4] = [21, 2, 100, 110];
 
-/// Everything that can be had of a device, and an array.
+/// One object of each kind on a device, and an array.
 struct Things {
     device: Device,
     stream: Stream,
@@ -60,7 +60,7 @@ impl Things {
         })
     }
 
-    /// What each of them says, once it can only say that the device is lost.
+    /// Returns each object's error after the device is lost.
     fn say(&mut self) -> Vec<(&'static str, Option<Error>)> {
         macro_rules! said {
             ($($what:literal: $said:expr,)*) => { vec![$(($what, $said.err())),*] };
@@ -112,21 +112,20 @@ fn all_that_hangs_on_a_lost_device_says_so() {
             let error = error.unwrap_or_else(|| panic!("{what}: no error"));
             assert!(error.is_fatal(), "{what}: {error}");
         }
-        // Opening it again is the same device.
+        // Opening the lost device again returns the same device.
         let again = Device::gpu(0).unwrap();
         assert!(again.stream().unwrap_err().is_fatal());
         drop((things, again));
-        // Another device is none the worse.
+        // Another device still works.
         let results = whole.model.forward_array(&whole.array).unwrap();
         assert_eq!(results, clamped(&whole.array));
         assert_eq!(whole.captured.output().to_array::<f32>().unwrap(), results);
     });
 }
 
-/// Does something in a child of this process, which ends without running anything else. If it hangs, an alarm
-/// ends it.
+/// Runs `work` in a forked child, which ends without running anything else. An alarm ends a child that hangs.
 pub(crate) fn fork(work: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: the child runs on copies of what this thread alone uses, and ends by `_exit`.
+    // SAFETY: the child uses only copies of this thread's data, and ends with `_exit`.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -138,10 +137,10 @@ pub(crate) fn fork(work: impl FnOnce()) -> libc::pid_t {
     }
 }
 
-/// Waits for such a child; whether it did not panic.
+/// Waits for the child, and returns whether it ended without a panic.
 pub(crate) fn ended_well(child: libc::pid_t) -> bool {
     let mut status = 0;
-    // SAFETY: a place for the status of a child.
+    // SAFETY: `status` is a valid place for the child's status.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
 }
@@ -168,11 +167,11 @@ fn a_forked_process_is_refused_with_words() {
                 "{best}"
             );
             drop(things);
-            // Not one call of the driver.
+            // The child has made no driver call.
             assert_eq!(script.counts(), before);
         });
         assert!(ended_well(refused));
-        // The parent is none the worse.
+        // The parent still works.
         let things = things.unwrap();
         let results = things.model.forward_array(&things.array).unwrap();
         assert_eq!(results, clamped(&things.array));

@@ -1,7 +1,9 @@
-//! Work is done no sooner than it is waited for, and then only what comes before: what lacks an order shows.
+//! The driver does work only when somebody waits for it, and then only that work and the work before it, so
+//! missing order shows.
 //!
-//! Each test holds rules of `host/src/device/gpu/memory.rs`, and fails without them. Memory is told apart by
-//! what is in it, and the driver itself notes work that uses memory which is not there, or somebody else's.
+//! Each test checks rules of `host/src/device/gpu/memory.rs`, and fails without them. Memory is identified by
+//! its content. The driver itself reports work that uses memory which does not exist or belongs to somebody
+//! else.
 
 use std::ptr::null_mut;
 
@@ -12,8 +14,8 @@ use ndarray::ArrayView1;
 use crate::driver::Mode;
 use crate::things::*;
 
-/// The tensor is dropped while this many other streams are to read it, and its own stream overwrites what it
-/// gets.
+/// Drops a tensor that this many other streams are to read, while its own stream overwrites the memory with
+/// its next allocation.
 pub(crate) fn read_then_overwritten(home: &Stream, readers: usize) -> bool {
     let device = home.device();
     let ones = array(device, 1.0);
@@ -32,7 +34,7 @@ pub(crate) fn read_then_overwritten(home: &Stream, readers: usize) -> bool {
 fn memory_is_given_back_after_its_last_reader() {
     late_on_both(|_, device, [home, _]| {
         assert!(read_then_overwritten(&home, 3));
-        // Which may be its own stream.
+        // The reader may be the tensor's own stream.
         let (ones, mut back) = (array(&device, 1.0), array(&device, 0.0));
         tensor(&home, &ones).copy_to_pinned(&mut back).unwrap();
         assert!(holds(&back, 1.0));
@@ -42,13 +44,12 @@ fn memory_is_given_back_after_its_last_reader() {
 #[test]
 fn without_an_event_the_host_waits_for_the_reader() {
     late(|script, _, [home, _]| {
-        // The events of a run: that `ones` is read, that `x` is written, that it is read, that `back` is
-        // written, and so on.
+        // The events of a run: `ones` is read, `x` is written, `x` is read, `back` is written, and so on.
         read_then_overwritten(&home, 1);
         let count = |name: &str| script.count(name);
         let (records, waits) = (count("cuEventRecord"), count("cuStreamWaitEvent"));
         assert!(records >= 4 && waits >= 2, "{records} and {waits}");
-        // The second record opens the tensor to the reader, which has no other way; nor has the first wait.
+        // The second record opens the tensor to the reader, which has no alternative. Nor has the first wait.
         let records = [3, 4].map(|number| ("cuEventRecord", number));
         let waits = (2..=waits).map(|number| ("cuStreamWaitEvent", number));
         for (name, number) in records.into_iter().chain(waits) {
@@ -83,7 +84,7 @@ fn pinned_memory_stays_until_its_copies_are_done() {
         let mut back = array(&device, 0.0);
         x.copy_to_pinned(&mut back).unwrap();
         drop(back);
-        // What is written over an array that a copy still reads would be read instead.
+        // If the array were overwritten during the copy, the copy would read the new values.
         let mut ones = array(&device, 1.0);
         let x = tensor(&stream, &ones);
         ones.view_mut().unwrap().fill(2.0);
@@ -96,20 +97,20 @@ fn an_array_has_been_read_when_the_call_returns() {
     late(|script, device, [stream, _]| {
         let _current = Current::of(&device).unwrap();
         let mut start = null_mut();
-        // SAFETY: `start` is a place for one pointer.
+        // SAFETY: `start` is a valid place for one pointer.
         let pinned = unsafe { sys::cuMemHostAlloc(&mut start, LEN * 4, 0) };
         called("cuMemHostAlloc", pinned).unwrap();
         let start: *mut f32 = start.cast();
-        // SAFETY: as many floats were allocated.
+        // SAFETY: `LEN` floats were allocated.
         let fill = |value| unsafe { (0..LEN).for_each(|index| start.add(index).write(value)) };
-        // SAFETY: they are written, and nobody else uses them.
+        // SAFETY: the floats are initialised, and nobody else uses them.
         let read =
             || Tensor::from_array(&stream, &unsafe { ArrayView1::from_shape_ptr(LEN, start) });
         fill(1.0);
         let x = read().unwrap();
         fill(2.0);
         assert!(has(&x, 1.0));
-        // Also where the driver says once that it cannot wait.
+        // The rule also holds if the driver once fails to wait.
         script.fail_next("cuStreamSynchronize", 304);
         read().unwrap_err();
         // SAFETY: nothing uses the memory any more.

@@ -1,5 +1,5 @@
-//! What others bring: memory that they write again, pinned arrays that go from stream to stream, allocators,
-//! streams.
+//! Objects of other libraries: memory that they write again, pinned arrays that several streams use,
+//! allocators, streams.
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::things::*;
 fn what_a_lender_writes_anew_is_waited_for_anew() {
     late(|_, device, [home, reader]| {
         let pointer = foreign(&device);
-        // The lender, who knows nothing of the reader, and what it lends.
+        // A tensor of the lender, who does not know of the reader, and the lent tensor.
         let (mut lender, x) = (over(&home, pointer), over(&home, pointer));
         let mut back = array(&device, 0.0);
-        // To drop one of these would wait for its copy.
+        // All sources stay alive, because dropping one would wait for its copy.
         let values = [1.0, 2.0, 3.0].map(|value| (value, array(&device, value)));
         for (value, source) in &values {
             lender.copy_from_pinned(source).unwrap();
@@ -33,17 +33,17 @@ fn pinned_arrays_go_from_stream_to_stream_in_the_order_of_the_calls() {
     late(|_, device, [one, two]| {
         let (ones, twos) = (array(&device, 1.0), array(&device, 2.0));
         let (mut between, mut back) = (array(&device, 0.0), array(&device, 0.0));
-        // Read after written.
+        // Read after write.
         tensor(&one, &ones).copy_to_pinned(&mut between).unwrap();
         tensor(&two, &between).copy_to_pinned(&mut back).unwrap();
         assert!(holds(&back, 1.0));
-        // Written after read.
+        // Write after read.
         let x = tensor(&one, &between);
         tensor(&two, &twos).copy_to_pinned(&mut between).unwrap();
         two.synchronize().unwrap();
         x.copy_to_pinned(&mut back).unwrap();
         assert!(holds(&back, 1.0));
-        // Written after written.
+        // Write after write.
         tensor(&one, &ones).copy_to_pinned(&mut between).unwrap();
         tensor(&two, &twos).copy_to_pinned(&mut between).unwrap();
         two.synchronize().unwrap();
@@ -52,7 +52,7 @@ fn pinned_arrays_go_from_stream_to_stream_in_the_order_of_the_calls() {
     });
 }
 
-/// Neither chunks of one array, nor streams that read one.
+/// Neither chunks of one array, nor streams that read the same array, wait for each other.
 #[test]
 fn uses_of_pinned_arrays_that_do_not_meet_do_not_wait_for_each_other() {
     late(|script, device, [home, other]| {
@@ -70,7 +70,7 @@ fn uses_of_pinned_arrays_that_do_not_meet_do_not_wait_for_each_other() {
         run();
         let chunks = script.count("cuMemcpyDtoHAsync_v2");
         assert!(chunks > 2, "{chunks} chunks");
-        // Neither in a second run, nor after the host has looked.
+        // A second run after the host has read the result does not wait either.
         assert_eq!([run(), run()], [0.0; 2]);
         assert_eq!(script.count("cuStreamWaitEvent"), 0);
         drop(all);
@@ -166,11 +166,11 @@ fn graphs_write_to_memory_of_others_that_nobody_shares() {
     });
 }
 
-/// A stream that this library does not know.
+/// Returns a stream that this library does not know.
 fn foreign_stream(device: &Device) -> sys::CUstream {
     let _current = Current::of(device).unwrap();
     let mut stream = null_mut();
-    // SAFETY: a place for one handle.
+    // SAFETY: `stream` is a valid place for one handle.
     let made = unsafe { sys::cuStreamCreateWithPriority(&mut stream, 1, 0) };
     called("cuStreamCreateWithPriority", made).unwrap();
     stream
@@ -184,14 +184,14 @@ fn streams_of_others_may_go_before_what_they_read() {
         let values = array(&device, 1.0);
         for _ in 0..3 {
             let theirs = foreign_stream(&device);
-            // SAFETY: the stream is destroyed after all that is made on it.
+            // SAFETY: the stream is destroyed after everything that is made on it.
             let stream = unsafe { Stream::from_raw(&device, theirs.cast()) }.unwrap();
             let (mut plan, _, mut y) = planned(&model, &stream, &SHAPE_79);
             plan.execute(&x, &mut y).unwrap();
             tensor(&stream, &values);
             drop((plan, y, stream));
             let _current = Current::of(&device).unwrap();
-            // SAFETY: the handle is ours and used nowhere else any more.
+            // SAFETY: the handle is ours and no longer used elsewhere.
             unsafe { sys::cuStreamDestroy_v2(theirs) };
         }
         drop((x, model, values));
@@ -214,7 +214,7 @@ fn memory_that_many_streams_read_remembers_a_few() {
         let alive = script.alive(WITH_POOLS);
         drop(x);
         let overwritten = tensor(&home, &two);
-        // The stream that overwrites goes first: whoever reads has to be waited for.
+        // The overwriting stream runs first, so it must wait for all readers.
         home.synchronize().unwrap();
         assert!(backs.iter().all(|back| holds(back, 1.0)), "read before");
         drop((overwritten, backs));
@@ -222,9 +222,9 @@ fn memory_that_many_streams_read_remembers_a_few() {
             let line = alive.lines().find_map(|line| line.strip_prefix(kind));
             line.map_or(0, |count| count.trim().parse().unwrap())
         };
-        // Streams are not kept for what they read.
+        // A tensor does not keep the streams that read it.
         assert_eq!(count("streams:"), 1);
-        // One for each array that was copied to, and some for the reads.
+        // One event for each array that was copied to, and some for the reads.
         assert!((200..300).contains(&count("events:")), "{alive}");
     });
 }
@@ -233,7 +233,7 @@ fn memory_that_many_streams_read_remembers_a_few() {
 fn an_array_that_many_streams_read_is_written_after_all_of_them() {
     late(|_, device, _| {
         let mut values = array(&device, 1.0);
-        // More than an array remembers.
+        // More reads than an array records.
         let read = |_| tensor(&device.stream().unwrap(), &values);
         let read: Vec<Tensor> = (0..1100).map(read).collect();
         values.view_mut().unwrap().fill(2.0);

@@ -1,4 +1,5 @@
-//! What tests have of devices: tensors and arrays of one value, models of one layer, and what others bring.
+//! Helpers for tests on devices: tensors and arrays of one value, models of one layer, and objects of other
+//! libraries.
 
 use std::any::Any;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
@@ -14,19 +15,19 @@ use cust::sys::{self, CUresult};
 
 use crate::driver::{Driver, Mode, in_child, test_of};
 
-/// Elements of a test's tensors.
+/// The number of elements of a test's tensors.
 pub(crate) const LEN: usize = 1000;
 
-/// Devices of two kinds; without pools memory is given back while the host waits.
+/// Devices of two kinds. Without pools the host waits while memory is freed.
 pub(crate) const WITH_POOLS: u32 = 0;
 pub(crate) const WITHOUT_POOLS: u32 = 2;
 
-/// In a child that has the driver: a test on a device whose work is done late, and two of its streams.
+/// Runs a test in a child that has the driver, on a device that does its work late, with two streams.
 pub(crate) fn late<F: Fn(Driver, Device, [Stream; 2])>(body: F) {
     late_on(test_of::<F>(), &[WITH_POOLS], body);
 }
 
-/// The same on devices of both kinds.
+/// Runs a test on devices of both kinds.
 pub(crate) fn late_on_both<F: Fn(Driver, Device, [Stream; 2])>(body: F) {
     late_on(test_of::<F>(), &[WITH_POOLS, WITHOUT_POOLS], body);
 }
@@ -44,19 +45,19 @@ fn late_on(test: &str, ordinals: &[u32], body: impl Fn(Driver, Device, [Stream; 
     in_child(test, body);
 }
 
-/// What a copy that is queued reads.
+/// An array as the source of a queued copy.
 pub(crate) fn array(device: &Device, value: f32) -> PinnedArray<f32> {
     let mut array = PinnedArray::zeros(device, &[LEN]).unwrap();
     array.view_mut().unwrap().fill(value);
     array
 }
 
-/// A tensor of one value, whose writing is queued.
+/// A tensor of one value; its write is queued.
 pub(crate) fn tensor(stream: &Stream, value: &PinnedArray<f32>) -> Tensor {
     Tensor::from_pinned(stream, value).unwrap()
 }
 
-/// Zeros, in memory that the stream's pool has.
+/// Zeros, in memory from the stream's pool.
 pub(crate) fn zeros(stream: &Stream) -> Tensor {
     Tensor::zeros(stream, &[LEN], DType::F32).unwrap()
 }
@@ -66,44 +67,44 @@ pub(crate) fn read(x: &Tensor, stream: &Stream, back: &mut PinnedArray<f32>) {
     x.on(stream).unwrap().copy_to_pinned(back).unwrap();
 }
 
-/// Whether all elements that were copied are `value`; waits for the copy.
+/// Waits for the copy, and returns whether all elements are `value`.
 pub(crate) fn holds(array: &PinnedArray<f32>, value: f32) -> bool {
     let values = array.view().unwrap();
     values.iter().all(|&element| element == value)
 }
 
-/// The same of a tensor.
+/// Returns whether all elements of a tensor are `value`.
 pub(crate) fn has(tensor: &Tensor, value: f32) -> bool {
     let values = tensor.to_array::<f32>().unwrap();
     values.iter().all(|&element| element == value)
 }
 
-/// One layer for this many channels, with parameters on the stream.
+/// A model of one layer for this many channels, with parameters on the stream.
 pub(crate) fn model_of(stream: &Stream, channels: usize, layer: Layer) -> Model {
     let chain = Chain::new(channels, [layer]).unwrap();
     Model::init(stream, &chain, 1).unwrap()
 }
 
-/// A preset, and an input that it takes by its kernels for any shape.
+/// The input shape of a preset for which its kernels for any shape run.
 pub(crate) const SHAPE_79: [usize; 5] = [1, 3, 5, 6, 7];
 
 pub(crate) fn model_79(stream: &Stream) -> Model {
     Model::init(stream, KernelBench79::default().chain().unwrap(), 7).unwrap()
 }
 
-/// A tensor of drawn values.
+/// A tensor of pseudo-random values.
 pub(crate) fn input(stream: &Stream, shape: &[usize]) -> Tensor {
     Tensor::from_array(stream, &data::fill(1, shape)).unwrap()
 }
 
-/// A plan on a stream, and what it runs over.
+/// A plan on a stream, with its input and output.
 pub(crate) fn planned(model: &Model, stream: &Stream, shape: &[usize]) -> (Plan, Tensor, Tensor) {
     let plan = model.plan(stream, shape, &Options::default()).unwrap();
     let (x, y) = (input(stream, shape), plan.output().unwrap());
     (plan, x, y)
 }
 
-/// The outcome of a call of the driver that a test makes itself.
+/// The outcome of a driver call that a test makes itself.
 pub(crate) fn called(call: &'static str, result: CUresult) -> Result<()> {
     if result == CUresult::CUDA_SUCCESS {
         return Ok(());
@@ -111,19 +112,19 @@ pub(crate) fn called(call: &'static str, result: CUresult) -> Result<()> {
     Err(DriverError::new(call, result as u32, format!("{result:?}")).into())
 }
 
-/// The context of a device, current while this lives: for calls of the driver that a test makes itself.
+/// The context of a device, current during this guard's life, for driver calls that a test makes itself.
 pub(crate) struct Current(i32);
 
 impl Current {
     pub(crate) fn of(device: &Device) -> Result<Current> {
         let (ordinal, mut context) = (device.ordinal().expect("a GPU") as i32, null_mut());
-        // SAFETY: a place for one handle.
+        // SAFETY: `context` is a valid place for one handle.
         let retained = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, ordinal) };
         called("cuDevicePrimaryCtxRetain", retained)?;
         // SAFETY: the context was retained, and is not released before it is popped.
         let pushed = unsafe { sys::cuCtxPushCurrent_v2(context) };
         called("cuCtxPushCurrent", pushed).inspect_err(|_| {
-            // SAFETY: retained above.
+            // SAFETY: the context was retained above.
             unsafe { sys::cuDevicePrimaryCtxRelease_v2(ordinal) };
         })?;
         Ok(Current(ordinal))
@@ -133,7 +134,7 @@ impl Current {
 impl Drop for Current {
     fn drop(&mut self) {
         let mut popped = null_mut();
-        // SAFETY: `of` pushed one, and retained it.
+        // SAFETY: `of` pushed and retained a context.
         unsafe {
             sys::cuCtxPopCurrent_v2(&mut popped);
             sys::cuDevicePrimaryCtxRelease_v2(self.0);
@@ -141,7 +142,7 @@ impl Drop for Current {
     }
 }
 
-/// Does something while a stream is in capture, by the driver's own calls.
+/// Runs `work` while a stream is in capture, using the driver's own calls.
 pub(crate) fn captured(stream: &Stream, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let _current = Current::of(stream.device())?;
     let (raw, mut graph) = (stream.as_raw()?.cast(), null_mut());
@@ -154,13 +155,13 @@ pub(crate) fn captured(stream: &Stream, work: impl FnOnce() -> Result<()>) -> Re
     // SAFETY: as above; `graph` is a place for one handle, which nobody else has.
     let ended = unsafe { sys::cuStreamEndCapture(raw, &mut graph) };
     if !graph.is_null() {
-        // SAFETY: it is a graph.
+        // SAFETY: `graph` is a valid graph.
         unsafe { sys::cuGraphDestroy(graph) };
     }
     done.and(called("cuStreamEndCapture", ended))
 }
 
-/// The same, for what cannot fail in a capture that ends well.
+/// [`captured`] for work that cannot fail in a successful capture.
 pub(crate) fn in_capture(stream: &Stream, work: impl FnOnce()) {
     captured(stream, || {
         work();
@@ -169,16 +170,16 @@ pub(crate) fn in_capture(stream: &Stream, work: impl FnOnce()) {
     .unwrap();
 }
 
-/// Memory of the device that this library does not know, for [`LEN`] floats.
+/// Allocates memory for [`LEN`] floats that this library does not know.
 pub(crate) fn foreign(device: &Device) -> RawPointer {
     allocate(device, LEN * 4)
 }
 
-/// As many bytes that this library does not know.
+/// Allocates this number of bytes that this library does not know.
 pub(crate) fn allocate(device: &Device, bytes: usize) -> RawPointer {
     let _current = Current::of(device).unwrap();
     let mut address = 0;
-    // SAFETY: a place for one address.
+    // SAFETY: `address` is a valid place for one address.
     let allocated = unsafe { sys::cuMemAlloc_v2(&mut address, bytes) };
     called("cuMemAlloc", allocated).unwrap();
     with_exposed_provenance_mut(address as usize)
@@ -191,8 +192,8 @@ pub(crate) fn lent(
     shape: &[usize],
     owner: Box<dyn Any + Send + Sync>,
 ) -> Result<Tensor> {
-    // SAFETY: the memory has as many floats, stays to the end of the process, and is written in the stream's
-    // order only.
+    // SAFETY: the memory has as many floats, stays to the end of the process, and is written only in the
+    // stream's order.
     unsafe { Tensor::from_raw_parts(stream, pointer, shape, None, DType::F32, owner) }
 }
 
@@ -200,14 +201,14 @@ pub(crate) fn over(stream: &Stream, pointer: RawPointer) -> Tensor {
     lent(stream, pointer, &[LEN], Box::new(())).unwrap()
 }
 
-/// What a capture does not allow, as the error says.
+/// Checks that a result is the error for an operation that a capture does not allow.
 pub(crate) fn is_in_capture<T>(result: Result<T>) {
     let error = result.err();
     assert!(matches!(error, Some(Error::InCapture { .. })), "{error:?}");
 }
 
-/// The default stream of the calling thread (2), or the one that waits for all (1).
+/// The default stream of the calling thread (2), or the legacy default stream (1).
 pub(crate) fn default_stream(device: &Device, handle: usize) -> Stream {
-    // SAFETY: the stream is there for the process.
+    // SAFETY: the stream exists as long as the process.
     unsafe { Stream::from_raw(device, std::ptr::without_provenance_mut(handle)) }.unwrap()
 }

@@ -1,4 +1,4 @@
-//! Devices that several threads open, and kernels that they load.
+//! Several threads open devices and load kernels.
 
 use convfuse::spec::ClampSpec;
 use convfuse::{Result, Stream, Tensor, ops};
@@ -21,7 +21,7 @@ fn a_device_is_opened_once() {
     });
 }
 
-/// Threads that need two kernels, in different orders.
+/// Several threads need two kernels, in different orders.
 #[test]
 fn a_kernel_is_loaded_once_and_nobody_waits_for_ever() {
     explore(40, |script| {
@@ -55,7 +55,7 @@ fn launch(kernel: usize, stream: &Stream) -> Result<Tensor> {
     }
 }
 
-/// The first of several loads fails: who asked for it is told, and the others have the kernel.
+/// The first of several loads fails: its thread gets the error, and the others get the kernel.
 #[test]
 fn a_load_that_fails_fails_for_one_thread_alone() {
     explore(40, |script| {

@@ -1,15 +1,15 @@
-//! The library's own locks and events in many orders: `shuttle` runs the threads, on the driver of
-//! `crates/scripted-driver`, so without a GPU.
+//! The library's own locks and events in many orders. `shuttle` runs the threads, on the driver of
+//! `crates/scripted-driver`, so no GPU is needed.
 //!
-//! A *scenario* is what a few threads do with a device of their own. It is run again and again; at each lock
-//! and each call of the driver a scheduler says who goes on, once by chance and once by priorities that
-//! change at a few points, from fixed seeds. Devices do their work no sooner than it is waited for, and note
-//! work that uses memory which is not there any more. So a scenario fails where some order of the threads
-//! leaves work without an order, and where they wait for each other.
+//! A *scenario* is the work of a few threads on a device. It is run many times. At each lock and each driver
+//! call a scheduler selects the next thread: once at random, and once by priorities that change at a few
+//! points, both from fixed seeds. Devices do work only when somebody waits for it, and report work that uses
+//! freed memory. So a scenario fails if some order of the threads leaves work unordered, or if threads
+//! deadlock.
 //!
-//! * `memory`: tensors, pinned memory, the pool
-//! * `kernels`: devices that are opened, and kernels that are loaded
-//! * `models`: plans, graphs, parameters, and arrays in chunks
+//! - `memory`: tensors, pinned memory, the pool
+//! - `kernels`: opening of devices, and loading of kernels
+//! - `models`: plans, graphs, parameters, and arrays in chunks
 #![cfg(target_os = "linux")]
 
 #[path = "../faults/driver.rs"]
@@ -29,15 +29,15 @@ use shuttle::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use shuttle::{Config, Runner};
 use things::WITH_POOLS;
 
-/// Points at which priorities change.
+/// The number of points at which priorities change.
 const DEPTH: usize = 4;
 
-/// The device that a scenario has, with a pool, and as in a fresh process each time.
+/// The device of a scenario, with a pool, as in a fresh process each time.
 fn device() -> Device {
     Device::gpu(WITH_POOLS).expect("a scripted device")
 }
 
-/// In a child that has the driver: runs the scenario this many times with either scheduler.
+/// Runs the scenario this many times with each scheduler, in a child that has the driver.
 fn explore<F: Fn(Driver) + Copy + Send + Sync + 'static>(iterations: usize, scenario: F) {
     let body = |script: Driver| {
         script.schedule(interface::Scheduler {
@@ -47,7 +47,7 @@ fn explore<F: Fn(Driver) + Copy + Send + Sync + 'static>(iterations: usize, scen
         let run = |scheduler: Box<dyn Scheduler + Send>| {
             let mut config = Config::new();
             config.stack_size = 1 << 20;
-            // What a process has one of ends with the scenario, as it is meant to.
+            // Values that exist once per process end with the scenario, which is intended.
             config.silence_warnings = true;
             Runner::new(scheduler, config).run(move || {
                 script.begin(Mode::Late);
@@ -64,7 +64,7 @@ fn explore<F: Fn(Driver) + Copy + Send + Sync + 'static>(iterations: usize, scen
     in_child(test_of::<F>(), body);
 }
 
-/// Any operation on an atomic lets others go on; unlike `yield_now` it does not ask for it.
+/// Lets other threads run: any operation on an atomic does. Unlike `yield_now`, it does not request a switch.
 fn before_call() {
     if shuttle::current::get_current_task().is_some() {
         AtomicUsize::new(0).load(Relaxed);

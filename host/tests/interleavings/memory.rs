@@ -1,4 +1,4 @@
-//! Memory that several threads read, write and give back.
+//! Several threads read, write and free memory.
 
 use convfuse::{DType, Device, Error, Stream, Tensor};
 use shuttle::thread;
@@ -6,7 +6,7 @@ use shuttle::thread;
 use super::{device, explore};
 use crate::things::{LEN, array, has, holds, read, tensor, zeros};
 
-/// Two threads read a tensor, each on a stream of its own, and once more when it was overwritten.
+/// Two threads read a tensor, each on its own stream, and again after it was overwritten.
 #[test]
 fn other_threads_read_what_was_written_last() {
     explore(2000, |_| {
@@ -28,7 +28,7 @@ fn other_threads_read_what_was_written_last() {
     });
 }
 
-/// Two threads read a tensor on these streams and let go of it, while another allocates on its home stream.
+/// Two threads read a tensor on these streams and drop it, while another allocates on its home stream.
 fn read_and_given_back(streams: impl Fn(&Device) -> [Stream; 2]) {
     let device = device();
     let home = device.stream().unwrap();
@@ -55,7 +55,7 @@ fn memory_is_given_back_after_all_its_readers() {
     });
 }
 
-/// The later of their events is the one that the home stream waits for.
+/// The home stream waits for the later of the two reads' events.
 #[test]
 fn of_two_reads_on_one_stream_the_later_is_waited_for() {
     explore(2000, |_| {
@@ -66,7 +66,7 @@ fn of_two_reads_on_one_stream_the_later_is_waited_for() {
     });
 }
 
-/// Two threads copy a pinned array on one stream: whoever writes it then waits for the later of their copies.
+/// Two threads copy a pinned array on one stream. A later write waits for the later of their copies.
 #[test]
 fn of_two_copies_from_one_array_the_later_is_waited_for() {
     explore(2000, |_| {
@@ -83,7 +83,7 @@ fn of_two_copies_from_one_array_the_later_is_waited_for() {
     });
 }
 
-/// A thread overwrites a tensor as soon as another has let go of what it reads of it.
+/// A thread overwrites a tensor as soon as another has dropped its read.
 #[test]
 fn what_was_read_is_overwritten_after_the_read() {
     explore(2000, |_| {
@@ -109,8 +109,8 @@ fn what_was_read_is_overwritten_after_the_read() {
     });
 }
 
-/// Memory for two tensors, and three threads that ask for these: two have theirs, and the device accounts for
-/// no more at any time.
+/// There is memory for two tensors, and three threads request one: two succeed, and the device never accounts
+/// for more.
 fn two_fit(lens: [usize; 3]) {
     const LIMIT: u64 = 2 * 4 * LEN as u64;
     let device = device();

@@ -1,4 +1,4 @@
-//! Models that several threads plan, run, capture and send arrays through.
+//! Several threads plan, run and capture models, and send arrays through them.
 
 use convfuse::graph::Layer;
 use convfuse::graph::presets::KernelBench85;
@@ -10,7 +10,7 @@ use super::{device, explore};
 use crate::driver::Driver;
 use crate::things::{LEN, WITH_POOLS, holds, model_of};
 
-/// One kernel, which the driver runs.
+/// A model with the one kernel that the driver executes.
 fn clamp(stream: &Stream) -> Model {
     model_of(stream, 1, Layer::clamp(-2.0, 0.5))
 }
@@ -29,8 +29,8 @@ fn prepared_once(script: Driver) {
     assert_eq!(log.matches("implicit_gemm_filters").count(), 1, "{log}");
 }
 
-/// Two threads plan for different batches, whose programs take the same form of the parameters. It is made by
-/// whoever comes first, on that thread's stream, and read on both. Then plans and model go, in any order.
+/// Two threads plan for different batches, whose programs read the same prepared parameters. The first thread
+/// prepares them on its stream, and both read them. Then plans and model are dropped, in any order.
 #[test]
 fn parameters_are_prepared_once_and_outlive_their_readers() {
     explore(10, |script| {
@@ -56,7 +56,8 @@ fn parameters_are_prepared_once_and_outlive_their_readers() {
     });
 }
 
-/// Several threads ask for one program, whose making fails for the first: it is told, and the others make it.
+/// Several threads request one program, and building it fails for the first: it gets the error, and the
+/// others build it.
 #[test]
 fn a_program_that_cannot_be_made_fails_for_one_thread_alone() {
     explore(10, |script| {
@@ -77,7 +78,8 @@ fn a_program_that_cannot_be_made_fails_for_one_thread_alone() {
     });
 }
 
-/// A graph is captured while another plan runs on the same stream, and memory of that stream comes and goes.
+/// A graph is captured while another plan runs on the same stream, and memory of that stream is allocated and
+/// freed.
 #[test]
 fn a_capture_is_nobody_elses_business() {
     explore(150, |_| {
@@ -105,7 +107,7 @@ fn a_capture_is_nobody_elses_business() {
     });
 }
 
-/// Arrays of two threads go through one model in chunks, and a third gives back what the chunks went through.
+/// Two threads send arrays through one model in chunks, and a third trims the model's memory.
 #[test]
 fn each_chunk_of_an_array_has_a_place_to_itself() {
     explore(15, |_| {

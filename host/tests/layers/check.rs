@@ -1,11 +1,11 @@
-//! Whether the modules of a folder import only from layers below their own.
+//! Checks that the modules of a folder import only from lower layers.
 //!
 //! The order is written in the head of the folder's `mod.rs`, from the bottom up, as lines ``//! 3. `one`,
-//! `another`: what the layer knows``. A module may import from the lines before its own. A path through
-//! `mod.rs` itself, to a re-export or to everything, counts as one upwards: nothing is above `mod.rs`.
+//! `another`: what the layer knows``. A module may import from earlier lines. A path through `mod.rs` itself,
+//! to a re-export or a glob, counts as an upward import, because `mod.rs` is above all modules.
 //!
-//! Paths are found among the tokens: all that begin with `super`, `self` or `crate`, in `use` and elsewhere,
-//! but for tests. What macros make of their arguments is not seen.
+//! Paths are found among the tokens: all paths that begin with `super`, `self` or `crate`, in `use` and
+//! elsewhere, except in tests. Code that macros generate is not checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,16 +15,16 @@ use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
 /// The modules of a folder, and their order.
 pub(crate) struct Folder {
-    /// The folder's own path, as segments.
+    /// The folder's module path, as segments.
     path: Vec<String>,
-    /// The line of each module in the order.
+    /// The line number of each module in the order.
     layers: BTreeMap<String, usize>,
-    /// Files but for `mod.rs`, by their paths in the folder.
+    /// All files except `mod.rs`, by their paths in the folder.
     files: BTreeMap<String, String>,
 }
 
 impl Folder {
-    /// A folder on disk, which is module `path`.
+    /// Reads a folder on disk, whose module is `path`.
     pub(crate) fn read(folder: &Path, path: &str) -> io::Result<Self> {
         let mut files = Vec::new();
         collect(folder, "", &mut files)?;
@@ -34,7 +34,7 @@ impl Folder {
         Ok(Self::new(&files, path))
     }
 
-    /// A folder of these files, named by their paths in it.
+    /// Makes a folder of these files, named by their paths in it.
     pub(crate) fn new(files: &[(&str, &str)], path: &str) -> Self {
         let text = |name| files.iter().find(|file| file.0 == name).map(|file| file.1);
         let owned = |&(name, text): &(&str, &str)| (name.to_owned(), text.to_owned());
@@ -47,7 +47,7 @@ impl Folder {
         }
     }
 
-    /// What the folder imports from the rest of its crate: the first segments.
+    /// Returns the first segments of the folder's imports from the rest of its crate.
     pub(crate) fn outside(&self) -> BTreeSet<String> {
         let prefix = self.path.join("::") + "::";
         let mut outside = BTreeSet::new();
@@ -61,13 +61,13 @@ impl Folder {
         outside
     }
 
-    /// The path of a file's module.
+    /// Returns the module path of a file.
     fn module<'a>(&'a self, file: &'a str) -> Vec<&'a str> {
         let folder = self.path.iter().map(String::as_str);
         folder.chain(module_path(file)).collect()
     }
 
-    /// What is wrong, a line each.
+    /// Returns the violations, a line each.
     pub(crate) fn violations(&self) -> Vec<String> {
         let modules: BTreeSet<_> = self.files.keys().map(|file| module_path(file)[0]).collect();
         let mut wrong = Vec::new();
@@ -119,7 +119,7 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<(String, String)>) -> io
     Ok(())
 }
 
-/// The lines ``//! 3. `one`, `another`: ...``.
+/// Parses the lines ``//! 3. `one`, `another`: ...``.
 fn order(head: &str) -> BTreeMap<String, usize> {
     let mut layers = BTreeMap::new();
     for line in head.lines() {
@@ -136,13 +136,14 @@ fn order(head: &str) -> BTreeMap<String, usize> {
     layers
 }
 
-/// `a/b.rs` as segments, at least one.
+/// Splits `a/b.rs` into segments, at least one.
 fn module_path(file: &str) -> Vec<&str> {
     let file = file.trim_end_matches(".rs").trim_end_matches("/mod");
     file.split('/').collect()
 }
 
-/// All paths in the source of module `path` that begin with `super`, `self` or `crate`, made absolute.
+/// Returns all paths in the source of module `path` that begin with `super`, `self` or `crate`, made
+/// absolute.
 pub(crate) fn imports(source: &str, path: &[&str]) -> Vec<String> {
     let tokens = tokens(source.parse().expect("a module is made of tokens"));
     let mut found = Vec::new();
@@ -192,7 +193,7 @@ fn end_of_item(tokens: &[String], start: usize) -> usize {
     tokens.len()
 }
 
-/// Expands the path, or tree of paths, that begins at `i`; returns where it ends.
+/// Expands the path, or tree of paths, that begins at `i`. Returns the index after it.
 fn tree(
     tokens: &[String],
     mut i: usize,
@@ -246,7 +247,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Names, `::`, and other characters one by one; no comments, no literals.
+/// Returns names, `::`, and other characters one by one, without comments and literals.
 fn tokens(source: TokenStream) -> Vec<String> {
     let mut tokens: Vec<String> = Vec::new();
     let mut is_joint = false;

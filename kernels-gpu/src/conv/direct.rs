@@ -1,13 +1,12 @@
 //! Direct convolution, without an intermediate tensor.
 //!
-//! 1. A thread computes all output channels of the block's tile, `V` vectors of them, for four
-//!    pixels. Each input value that it loads is used for every channel, and each filter value for
-//!    every pixel, all from registers.
-//! 2. The filter lies in shared memory, a row of the tile's channels for each pair of input channel
-//!    and tap, so a thread reads its values in `V` broadcast vectors. The filter is
-//!    read from global memory in its own layout, and transposed during the copy.
-//! 3. Taps are the outer loop and input channels the inner one. The test for padding takes place once
-//!    per tap, and the inner loop only loads and multiplies.
+//! 1. A thread computes all output channels of the block's tile, `V` vectors of them, for four pixels. It
+//!    uses each input value for every channel, and each filter value for every pixel, all from registers.
+//! 2. The filter is in shared memory, with a row of the tile's channels for each pair of input channel and
+//!    tap. A thread reads its values in `V` broadcast vectors. The copy from global memory transposes the
+//!    filter from its own layout.
+//! 3. Taps are the outer loop and input channels the inner one. The padding test runs once per tap, and the
+//!    inner loop only loads and multiplies.
 //! 4. Padding is multiplied as an input of 0, so an infinite filter value gives NaN there, as in
 //!    PyTorch.
 
@@ -34,16 +33,16 @@ shared_array! {
     static CONV_DIRECT_NARROW: [f32; ChannelTile::Narrow.staged_elements()];
 }
 
-/// Vectors of output channels in either tile.
+/// Vectors of output channels in the wide and in the narrow tile.
 const WIDE: usize = WIDE_CHANNELS as usize / VECTOR_ELEMENTS;
 const NARROW: usize = NARROW_CHANNELS as usize / VECTOR_ELEMENTS;
 
-/// What a block computes.
+/// The output tile of a block.
 struct Tile {
     shape: ChannelTile,
     sample: usize,
     group: u32,
-    /// First output channel, in the group.
+    /// First output channel of the tile, counted within the group.
     first_k: u32,
     first_pixel: u32,
 }
@@ -65,13 +64,13 @@ impl Tile {
         }
     }
 
-    /// Number of the tile's first filter among all filters.
+    /// Index of the tile's first filter among all filters.
     #[inline(always)]
     fn first_filter(&self, g: &ConvGeometry) -> usize {
         (self.group * g.group_k + self.first_k) as usize
     }
 
-    /// Pixel `i` of the thread that is asking; it may lie past the last.
+    /// Pixel `i` of the calling thread; it may lie past the last pixel.
     #[inline(always)]
     fn pixel(&self, i: usize) -> u32 {
         self.first_pixel + thread::thread_idx_x() + i as u32 * BLOCK_THREADS
@@ -82,7 +81,7 @@ impl Tile {
 /// channels past the group's last. Row `channel * taps + tap` is that tap of that input channel.
 ///
 /// # Safety
-/// All threads of the block call it; `staged` holds the rows, and `weight` is the whole filter.
+/// All threads of the block call it; `staged` has room for the rows, and `weight` is the whole filter.
 #[inline(always)]
 unsafe fn stage_filter<T: Storage>(
     weight: Global<T>,
@@ -100,7 +99,7 @@ unsafe fn stage_filter<T: Storage>(
     while first < elements {
         let mut values = [0.0; STAGED_AT_ONCE];
         unroll!(4, |i| {
-            // Past the last channel, or the last element, something that exists is loaded.
+            // Past the last channel or element, the load is clamped to an existing element and dropped.
             let (k, row) = div_rem(first + i as u32 * BLOCK_THREADS, rows);
             let filter = filters + k.min(last_k) as usize;
             let index = filter * g.reduction() as usize + (start + row) as usize;
@@ -118,10 +117,10 @@ unsafe fn stage_filter<T: Storage>(
     }
 }
 
-/// The sums of a thread: of each pixel, `V` vectors of output channels.
+/// The accumulators of a thread: `V` vectors of output channels for each pixel.
 type Sums<const V: usize> = [[[f32; VECTOR_ELEMENTS]; V]; PIXELS_PER_THREAD];
 
-/// Adds the products of the pixels' values with one filter row to the sums.
+/// Adds the products of the pixels' values and one filter row to the sums.
 ///
 /// # Safety
 /// `filters` has been written.
@@ -153,8 +152,8 @@ unsafe fn multiply<const V: usize>(
 /// once per block; each output is written once.
 ///
 /// # Safety
-/// The tensors are as large as the geometry says and `y` is apart from them; `bias` is
-/// read only where the geometry has one; planes have less than 2^31 elements.
+/// The tensors are as large as the geometry says, and `y` does not overlap the others. `bias` is read only if
+/// the geometry has one. Planes have less than 2^31 elements.
 #[kernel(
     instances(D: [2, 3], V: [wide: WIDE, narrow: NARROW], T: [f32, f16, bf16]),
     max_threads = BLOCK_THREADS,
@@ -183,7 +182,7 @@ pub unsafe fn conv_direct<T: Storage, const D: usize, const V: usize>(
     let first_plane = tile.sample * input_channels + (tile.group * g.group_c) as usize;
     let mut windows = [Window::UNSET; PIXELS_PER_THREAD];
     unroll!(4, |i| {
-        // Past the end the last pixel is computed once more, and not stored.
+        // Past the end, the last pixel is computed again and not stored.
         windows[i] = Window::of::<D>(g, tile.pixel(i).min(g.output_pixels() - 1));
     });
 
@@ -191,7 +190,7 @@ pub unsafe fn conv_direct<T: Storage, const D: usize, const V: usize>(
     let mut start = 0;
     while start < rows {
         let end = (start + STAGED_ROWS).min(rows);
-        // The first barrier keeps the rows before these until all threads have used them.
+        // The first barrier keeps the previous rows until all threads have used them.
         thread::sync_threads();
         stage_filter(weight, g, &tile, start, end, staged);
         thread::sync_threads();
@@ -212,7 +211,7 @@ pub unsafe fn conv_direct<T: Storage, const D: usize, const V: usize>(
                     inside[i] = element.is_some();
                     under[i] = element.unwrap_or(0);
                 });
-                // The channels whose filter rows of this tap are staged: all, if all rows are.
+                // The channels whose filter rows of this tap are staged: all channels if all rows are staged.
                 let tap = row * g.s + s;
                 let (mut channel, channels_end) = if rows <= STAGED_ROWS {
                     (0, g.group_c)
@@ -243,7 +242,7 @@ pub unsafe fn conv_direct<T: Storage, const D: usize, const V: usize>(
     store(bias, y, g, &tile, &sums);
 }
 
-/// Adds the bias to the thread's sums and stores those that exist.
+/// Adds the bias to the thread's sums and stores the sums of existing channels and pixels.
 ///
 /// # Safety
 /// As [`conv_direct`].

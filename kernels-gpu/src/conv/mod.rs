@@ -1,7 +1,7 @@
-//! `conv1d`, `conv2d` and `conv3d` by themselves, on FMA units.
+//! `conv1d`, `conv2d` and `conv3d` on FMA units, without fusion.
 //!
-//! `nhwc` is for few filters of channels-last tensors of 16 bits. `pad` is for what `direct` does not read by
-//! itself: anything but zeros on both sides alike.
+//! `direct` handles zero padding that is equal on both sides, and `pad` materialises any other padding.
+//! `nhwc` is for channels-last tensors of 16-bit types and few filters.
 
 mod direct;
 mod nhwc;

@@ -1,7 +1,7 @@
 //! Direct convolution of channels-last tensors with few filters.
 //!
-//! A thread computes all filters of two output pixels, in f32. Filters lie in shared memory as
-//! `[filter][tap][channel]`, so a thread reads the weights of four channels in a broadcast vector, and uses
+//! A thread computes all filters of two output pixels, in f32. Filters are in shared memory as
+//! `[filter][tap][channel]`, so a thread reads the weights of four channels in a broadcast vector and uses
 //! them for both pixels. As in `direct`, padding is multiplied as an input of 0.
 
 use cuda_std::global::{Global, GlobalMut};
@@ -28,7 +28,7 @@ const CHANNELS: usize = VECTOR_CHANNELS as usize;
 /// The sums of a thread.
 type Sums = [[f32; MAX_FILTERS as usize]; THREAD_PIXELS];
 
-/// Copies all filters into shared memory, with their channels last.
+/// Copies all filters into shared memory, channels last.
 ///
 /// # Safety
 /// All threads of the block call it; `weight` has all filters.
@@ -46,8 +46,8 @@ unsafe fn stage_filters<T: Storage>(weight: Global<T>, g: &ConvNhwcGeometry, sta
     }
 }
 
-/// Adds the products of a vector of channels of each pixel with those of all filters, the first of which are
-/// at `at`.
+/// Adds the products of a vector of channels of each pixel and all filters. The first filter's weights are at
+/// `at`.
 ///
 /// # Safety
 /// The filters have been written.
@@ -80,13 +80,14 @@ unsafe fn multiply(
 ///
 /// *Launch*: `g.shape()`.
 /// *Mapping*: two pixels a thread, a block's width apart.
-/// *Barriers*: one, behind the copy of the filters.
+/// *Barriers*: one, after the copy of the filters.
 /// *Traffic*: an input value is read from cache once per tap, the filters once per block; each output is
 /// written once.
 ///
 /// # Safety
-/// The tensors are as large as the geometry says, `x` and `y` dense NHWC from 16 bytes on, and `y` is apart
-/// from the others; `bias` is read only where the geometry has one; planes have less than 2^31 elements.
+/// The tensors are as large as the geometry says. `x` and `y` are contiguous NHWC and 16-byte aligned, and
+/// `y` does not overlap the others. `bias` is read only if the geometry has one. Planes have less than 2^31
+/// elements.
 #[kernel(instances(T: [f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn conv_direct_nhwc<T: Storage>(
     x: *const T,
@@ -109,7 +110,7 @@ pub unsafe fn conv_direct_nhwc<T: Storage>(
     let mut windows = [Window::UNSET; THREAD_PIXELS];
     let mut samples = [0; THREAD_PIXELS];
     unroll!(2, |i| {
-        // Past the end the last pixel is computed once more, and not stored.
+        // Past the end, the last pixel is computed again and not stored.
         let (sample, pixel) = div_rem(pixel(i).min(g.pixels() - 1), conv.output_pixels());
         windows[i] = Window::of::<3>(conv, pixel);
         samples[i] = sample as usize * of_sample;

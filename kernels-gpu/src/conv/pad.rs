@@ -13,7 +13,7 @@ use crate::parts::elementwise::block_start;
 use crate::parts::index::NearSegments;
 use crate::parts::unroll::unroll;
 
-/// Source position of an element that is zero.
+/// Source position of a zero element.
 const NONE: u32 = u32::MAX;
 
 /// A block writes `BLOCK_ELEMENTS` consecutive elements of `y`: the padded planes of `x`.
@@ -23,14 +23,14 @@ const NONE: u32 = u32::MAX;
 /// read once, some near the edges several times.
 ///
 /// # Safety
-/// `y` has `g.elements` elements and starts on 16 bytes, `x` has `g.planes` times the product of `g.inner`;
-/// the two do not overlap. The padding is no wider than its mode allows, and a plane of `y` has less than
-/// 2^31 elements.
+/// `y` has `g.elements` elements and is 16-byte aligned; `x` has `g.planes` times the product of `g.inner`.
+/// They do not overlap. The padding is no wider than its mode allows, and a plane of `y` has less than 2^31
+/// elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn conv_pad<T: Storage>(x: *const T, y: *mut T, g: &PadGeometry) {
     let [depth, height, width] = g.inner;
     let inner = (depth * height * width) as usize;
-    // The compiler would make a table of branches of all four modes.
+    // Opaque, because the compiler would turn the four modes into a branch table.
     let mode = opaque::to_compiler(g.mode as u32);
     let x = Global::new(x, g.planes as usize * inner);
     let y = GlobalMut::new(y, g.elements as usize);

@@ -1,11 +1,11 @@
-//! Where in the input the filter lies for one output pixel.
+//! The input positions under the filter for one output pixel.
 
 use launch_config::conv::ConvGeometry;
 
 use crate::parts::index::div_rem;
 
-/// The input position under the first tap of an output pixel's window. In the padding it is below
-/// zero, wrapped, and so not below any extent: one unsigned comparison finds both ends.
+/// The input position under the first tap of an output pixel's window. A negative position, in the padding,
+/// wraps to a large one. So one unsigned comparison checks both ends.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
     d: u32,
@@ -14,7 +14,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Before it is known.
+    /// A placeholder before initialisation.
     pub(super) const UNSET: Self = Self { d: 0, h: 0, w: 0 };
 
     /// The window of output pixel `pixel`, in `D` dimensions.
@@ -38,7 +38,7 @@ impl Window {
         let h = self.h.wrapping_add(r * g.dilation_h);
         let (row, inside) = if D == 3 {
             let d = self.d.wrapping_add(t * g.dilation_d);
-            // Both are compared always: a branch would cost more than it saves.
+            // `&` compares both unconditionally: a branch would cost more than it saves.
             (d.wrapping_mul(g.h).wrapping_add(h), (d < g.d) & (h < g.h))
         } else {
             (h, h < g.h)
@@ -54,23 +54,23 @@ impl Window {
 /// The part of a window that lies in one row of the input.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
-    /// The row's first element, in the plane; any number if the row is padding.
+    /// The row's first element in the plane; arbitrary if the row is padding.
     start: u32,
-    /// Column under the filter's first; below zero, wrapped, in the padding.
+    /// Column under the filter's first column; a negative one, in the padding, wraps around.
     w: u32,
-    /// Whether the row is one of the input's.
+    /// Whether the row lies in the input.
     inside: bool,
 }
 
 impl Row {
-    /// Before it is known.
+    /// A placeholder before initialisation.
     pub(super) const UNSET: Self = Self {
         start: 0,
         w: 0,
         inside: false,
     };
 
-    /// The element of the plane under column `s` of the filter; none if that is padding.
+    /// The element of the plane under column `s` of the filter, or `None` for padding.
     #[inline(always)]
     pub(super) fn under(self, g: &ConvGeometry, s: u32) -> Option<u32> {
         let w = self.w.wrapping_add(s * g.dilation_w);

@@ -1,4 +1,4 @@
-//! What results go through before they are written.
+//! The epilogue of the interleave kernels.
 
 use cuda_std::Storage;
 use cuda_std::global::Global;
@@ -9,10 +9,10 @@ use crate::parts::pointwise::{InRegisters, apply_with};
 use crate::parts::store::{GainAndShift, Store};
 use crate::parts::unroll::unroll;
 
-/// What is applied to results, those without taps included, before they are written.
+/// The operations on results, and on the bias of outputs without taps, before they are written.
 pub(super) struct OutputEpilogue<'a, T> {
     store: Store<'a, T>,
-    /// Gain and shift of the list, if it has them.
+    /// The list's gain and shift, if it has them.
     behind: GainAndShift,
     /// Whether the store's epilogue changes values.
     pub(super) maps: bool,
@@ -33,10 +33,10 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
         }
     }
 
-    /// Gain and shift of a channel.
+    /// The epilogue's gain and shift of a channel.
     ///
     /// # Safety
-    /// The output has it, and the epilogue's tensors have an element for each.
+    /// The output has the channel, and the epilogue's tensors have an element for each channel.
     #[inline(always)]
     pub(super) unsafe fn of_channel(&self, channel: u32) -> [f32; 2] {
         self.store
@@ -44,7 +44,7 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
             .of_channel(channel as usize, self.channels)
     }
 
-    /// What the epilogue makes of results, each with gain and shift of its channel, rounded.
+    /// Applies the epilogue to results, each with the gain and shift of its channel, and rounds them.
     #[inline(always)]
     pub(super) fn mapped<const N: usize>(
         &self,
@@ -63,7 +63,7 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
     /// The residual of output element `at`, if the list has one.
     ///
     /// # Safety
-    /// The residual has an element for each of the output, if the list has it.
+    /// If the list has a residual, it has as many elements as the output.
     #[inline(always)]
     pub(super) unsafe fn added(&self, at: usize) -> f32 {
         match self.store.list.has_residual() {
@@ -81,13 +81,13 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
         Global::new(self.store.residual, self.elements)
     }
 
-    /// Whether there is a list.
+    /// Whether the list is not empty.
     #[inline(always)]
     pub(super) fn lists(&self) -> bool {
         !self.store.list.is_empty()
     }
 
-    /// What the list makes of values, with the residual of each; `channel_of` says its channel.
+    /// Applies the list to values with their residuals; `channel_of` gives the channel of each.
     ///
     /// # Safety
     /// As for [`of_channel`](Self::of_channel).

@@ -1,7 +1,7 @@
-//! The interleaving of channels-last results.
+//! The interleave kernel for channels-last tensors.
 //!
-//! A thread has one vector of channels in pixels of one phase, so what leads to them is computed once: the
-//! class, the phase, and where its rows begin. From one pixel to the next it adds what `launch_config` knows.
+//! A thread has one vector of channels in pixels of one phase, and computes class, phase and first row of
+//! these once. From pixel to pixel it adds steps that `launch_config` precomputes.
 //!
 //! ```text
 //! class, phase, first position of the thread's rows and columns     # by reciprocals, once
@@ -24,21 +24,21 @@ use crate::parts::index::{div_rem, div_rem_u64};
 use crate::parts::store::{GainAndShift, Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
-/// The values of an item, which may be fewer: two vectors, of which a type of 32 bits has one.
+/// The values of an item: up to two vectors. An item of a 32-bit type has one vector at most.
 type Item<T> = [[T; VECTOR_ELEMENTS]; 2];
 
 /// A block writes vectors of channels of a tile of rows and columns of some slices of the NHWC output `y`,
 /// from the classes' NHWC results through an epilogue and a list.
 ///
 /// *Launch*: `g.shape(Layout::Nhwc)`, of a geometry for elements of this type. *Mapping*: neighbouring
-/// threads write neighbouring vectors of 16 bytes, or of 8 or single elements where groups have no whole
-/// ones, then neighbouring columns. A thread writes rows and columns of one phase, as far apart as its
-/// neighbours reach. *Barriers*: none. *Traffic*: each output is written once, and what it is made of is
-/// read once.
+/// threads write neighbouring vectors of 16 bytes, or of 8 or single elements where groups are not whole
+/// vectors, then neighbouring columns. A thread writes rows and columns of one phase, a multiple of the
+/// stride apart. *Barriers*: none. *Traffic*: each output is written once; each result and each element of
+/// the residual is read once.
 ///
 /// # Safety
-/// As for [`fn@super::conv_transpose_interleave`], with results, `residual` and `y` channels last, which
-/// start on 16 bytes.
+/// As for [`fn@super::conv_transpose_interleave`], with results, `residual` and `y` in channels-last layout
+/// and 16-byte aligned.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = NHWC_MIN_BLOCKS)]
 pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
     result_0: *const T,
@@ -97,7 +97,7 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
     let (rest, of_columns) = of_rows.columns.divide(lane);
     let (of_slice, of_row) = of_rows.rows.divide(rest);
     let number = u64::from(slices) * u64::from(tile.slices()) + u64::from(of_slice);
-    // Of the slices of all samples.
+    // Counted over the slices of all samples.
     if of_slice >= tile.slices() || item >= tile.items || number >= g.n * u64::from(g.slices) {
         return;
     }
@@ -117,7 +117,7 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
         (sample, z as u32, k),
         [first_row, first_column],
     );
-    // The next pixel, by columns and then by rows: its place in the slice of the output, and in the class's.
+    // The next pixel, by columns and then by rows: its place in the output's slice, and in the class's slice.
     let of_y = number * u64::from(g.rows.divisor * g.columns.divisor);
     let (mut p, mut q) = (first_row, first_column);
     let [mut at_row, mut at] = phase.at;
@@ -159,26 +159,26 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
     }
 }
 
-/// Whether an item is two vectors, of 16 bytes together.
+/// Whether an item is two vectors of together 16 bytes.
 #[inline(always)]
 const fn is_pair<T>(channels: u32) -> bool {
     size_of::<T>() == 2 && channels == 2 * VECTOR_ELEMENTS as u32
 }
 
-/// Whole words of so many elements.
+/// The number of whole words in `elements` elements.
 #[inline(always)]
 const fn words_of<T>(elements: usize) -> usize {
     elements * size_of::<T>() / 4
 }
 
-/// A tensor of results, by elements and by words.
+/// A tensor of results, addressable by elements and by words.
 #[derive(Clone, Copy)]
 struct Input<T> {
     values: Global<T>,
     words: Global<u32>,
 }
 
-/// The output, likewise.
+/// The output tensor, addressable by elements and by words.
 #[derive(Clone, Copy)]
 struct Output<T> {
     values: GlobalMut<T>,
@@ -196,11 +196,10 @@ impl<T: Storage> Input<T> {
         }
     }
 
-    /// The `channels` values of an item, the first of which is at `at`.
+    /// Loads the `channels` values of the item whose first value is at `at`.
     ///
     /// # Safety
-    /// The tensor has them, and starts on 16 bytes; so do items of 16 bytes, and others on as many bytes as
-    /// they have.
+    /// The tensor has these values and is 16-byte aligned. Items are aligned to their size, up to 16 bytes.
     #[inline(always)]
     unsafe fn item(self, at: usize, channels: u32) -> Item<T> {
         let mut values = [[T::from_f32(0.0); VECTOR_ELEMENTS]; 2];
@@ -220,18 +219,18 @@ impl<T: Storage> Input<T> {
     }
 }
 
-/// The values of 16 bits in a word.
+/// The two 16-bit values of a word.
 #[inline(always)]
 fn halves_of<T: Storage>(word: u32) -> [T; 2] {
-    // SAFETY: of a type of 16 bits, for which alone it is called, these are the word's.
+    // SAFETY: `T` has 16 bits at every call, so the two values have the bits of the first word.
     unsafe { transmute_copy::<[u32; 2], [T; 2]>(&[word, 0]) }
 }
 
-/// Stores the values of an item whose first channel is `k`, of output elements from `at` on, through the
-/// epilogue and the list.
+/// Applies the epilogue and the list to an item whose first channel is `k`, and stores it from output element
+/// `at` on.
 ///
 /// # Safety
-/// As for [`Input::item`], of the output; nobody else accesses the elements.
+/// As for [`Input::item`], for the output; no other thread accesses the elements.
 #[inline(always)]
 unsafe fn write<T: Storage>(
     epilogue: &OutputEpilogue<'_, T>,
@@ -253,8 +252,8 @@ unsafe fn write<T: Storage>(
         });
     }
     if epilogue.lists() {
-        // One by one, which takes fewer registers: each comes in as the last. Those that are not there keep
-        // their places.
+        // One value at a time, which takes fewer registers: each iteration rotates the values by one. Unused
+        // values of a short item stay in place.
         let mut i = 0;
         while i < channels {
             opaque::not_unrolled();
@@ -285,32 +284,33 @@ unsafe fn write<T: Storage>(
     }
 }
 
-/// The word of two values of 16 bits.
+/// The word that holds two 16-bit values.
 #[inline(always)]
 fn word_of<T: Storage>(values: [T; 2]) -> u32 {
-    // SAFETY: it has as many bits, of a type of 16 bits, for which alone it is called.
+    // SAFETY: `T` has 16 bits at every call, so both types have 32 bits.
     unsafe { transmute_copy::<[T; 2], u32>(&values) }
 }
 
-/// What pixels of one phase of rows and columns take from NHWC results.
+/// The class results that one phase of rows and columns takes in an NHWC output.
 #[derive(Clone, Copy)]
 struct Phase<T> {
     class: Input<T>,
-    /// The first element of their slice, in the thread's channels.
+    /// The first element of the slice in the results, at the thread's channels.
     first: u64,
-    /// Channels of a pixel.
+    /// Channels of a pixel of the results.
     channels: u64,
-    /// Its rows and columns; none without taps.
+    /// Rows and columns of the slice in the results; 0 without taps.
     extents: [u32; 2],
-    /// Where the rows and the columns of a thread begin.
+    /// The thread's first row and column in the results.
     at: [u32; 2],
 }
 
 impl<T: Storage> Phase<T> {
-    /// Of slice `z` of a sample and channels from `k` on, what rows and columns that begin at these take.
+    /// The results for slice `z` of a sample, for channels from `k` on, and for the thread's rows and columns
+    /// from `p` and `q` on.
     ///
     /// # Safety
-    /// The output has them; the results are those of the geometry.
+    /// The output has these rows and columns, and the results are those of the geometry's classes.
     #[inline(always)]
     unsafe fn of(
         results: &Results<T>,
@@ -339,7 +339,7 @@ impl<T: Storage> Phase<T> {
         let channels = g.channels as u64 * phases;
         let of_slice = u64::from(of_p.extent * of_q.extent);
         let of_sample = u64::from(of_z.extent) * of_slice;
-        // Channels of a group are those of its phases one after the other.
+        // A group's channels are ordered by phase, then by channel.
         let phase = (z.phase * of_p.count + p.phase) * of_q.count + q.phase;
         let (group, of_group) = div_rem(k, g.group_k);
         let of_group = (u64::from(group) * phases + u64::from(phase)) * u64::from(g.group_k)

@@ -1,5 +1,5 @@
-//! `clamp`, multiply and a reduction over the channels: elements are clamped and multiplied before any number
-//! of channels is reduced.
+//! `clamp`, multiply and a reduction over any number of channels: elements are clamped and multiplied before
+//! the reduction.
 
 use cuda_std::global::Global;
 use cuda_std::{Storage, bf16, f16, kernel, shared_array};
@@ -45,8 +45,8 @@ of_each_operation! {
     /// A block reduces all clamped and multiplied channels at consecutive positions of one sample.
     ///
     /// *Launch*: `g.shape()`.
-    /// *Mapping*: four positions a thread; the threads form `g.slices` slices, each of
-    /// which takes every such channel.
+    /// *Mapping*: four positions a thread; the threads form `g.slices` slices, and a slice takes every
+    /// `g.slices`-th channel.
     /// *Barriers*: one if there are several slices.
     /// *Traffic*: each element is read once, each result written once.
     ///

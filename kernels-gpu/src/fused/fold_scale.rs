@@ -1,7 +1,7 @@
 //! `scale` folded into the weight and bias of the norm before it: `(x w + b) s = x (w s) + (b s)`.
 //!
-//! Done once per parameters, it makes the scale free. Exact up to rounding for finite parameters;
-//! an infinite scale gives NaN where the unfolded chain may give an infinity.
+//! The fold runs once for given parameters and makes the scale free. It is exact up to rounding for finite
+//! parameters; an infinite scale gives NaN where the unfolded chain may give an infinity.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::thread;
@@ -9,8 +9,8 @@ use cuda_std::{Storage, bf16, f16, kernel};
 use launch_config::Presence;
 use launch_config::elementwise::FOLD_THREADS;
 
-/// A block folds the scale of `FOLD_THREADS` channels into their weight and bias, which
-/// are 1 and 0 where the norm has none.
+/// A block folds the scale of `FOLD_THREADS` channels into their weight and bias, which are 1 and 0 if the
+/// norm has none.
 ///
 /// *Launch*: `elementwise::fold_shape(channels)`.
 /// *Mapping*: one channel a thread.
@@ -18,8 +18,8 @@ use launch_config::elementwise::FOLD_THREADS;
 /// *Traffic*: three numbers are read and two written per channel.
 ///
 /// # Safety
-/// The tensors have `channels` elements, `weight` and `bias` only if they are said to
-/// exist; the outputs are apart from each other and from the inputs.
+/// The tensors have `channels` elements, `weight` and `bias` only if they are said to exist. The outputs do
+/// not overlap each other or the inputs.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = FOLD_THREADS)]
 pub unsafe fn fold_scale<T: Storage>(
     weight: *const T,

@@ -11,12 +11,12 @@
 //! parameters.
 //!
 //! ```text
-//! load the first four vectors of 16 bytes of each thread                            # 64 bytes a thread, always
-//! mean, rstd of the rows that the block's planes belong to, if they are in splits; barrier  # `parts::planes`
+//! load the first four vectors of 16 bytes of each thread                         # 64 bytes a thread, always
+//! mean, rstd of the rows that the block's planes belong to, if they are in splits; barrier # `parts::planes`
 //! for each plane, a thread: [mean, rstd * weight, bias, scale or slope] -> shared memory; barrier
 //! for each eight values of the thread, one vector or, in f32, two:
 //!     load the vectors three or four further on
-//!     y = (x - mean) * factor + bias                               # the plane's, found by a product with a reciprocal
+//!     y = (x - mean) * factor + bias                     # the plane's, found by a product with a reciprocal
 //!     y = y * scale                                                # unless it is above where slopes end
 //!     y = list(y)                                                                    # `parts::pointwise`
 //! ```
@@ -36,11 +36,11 @@ use crate::parts::planes::{Behind, NormTensors, Planes};
 use crate::parts::pointwise::{KeepsNothing, List, apply, apply_with_residual};
 use crate::parts::unroll::unroll;
 
-/// From eight values of a thread to its next eight.
+/// Elements between eight values of a thread and its next eight.
 const STEP: u32 = BLOCK_THREADS * APPLY_VALUES as u32;
 
-/// Blocks that a multiprocessor holds fewer than of other kernels, where the assembler does not fit norms
-/// with lists into as many registers.
+/// The number of resident blocks that these kernels have less than others, on architectures other than
+/// Hopper: the assembler does not fit norms with lists into as few registers.
 pub(crate) const ROOMY: u32 = !cfg!(hopper) as u32;
 
 /// Eight values of a thread, as they are stored: vectors of 16 bytes, a block's width apart.
@@ -48,16 +48,16 @@ pub trait Vectors: Storage {
     /// Elements of a vector.
     const ELEMENTS: usize;
 
-    /// The vector that starts with element `at`, in the first places.
+    /// Loads the vector that starts with element `at` to the first places.
     ///
     /// # Safety
-    /// That of `Global::load_vec`.
+    /// As for `Global::load_vec`.
     unsafe fn load(x: Global<Self>, at: usize) -> [Self; APPLY_VALUES];
 
     /// Stores the first places as the vector that starts with element `at`.
     ///
     /// # Safety
-    /// That of `GlobalMut::store_vec`.
+    /// As for `GlobalMut::store_vec`.
     unsafe fn store(y: GlobalMut<Self>, at: usize, values: [Self; APPLY_VALUES]);
 }
 
@@ -107,12 +107,12 @@ impl Vectors for f32 {
 /// *Traffic*: each element is read once and written once; the rest comes from cache.
 ///
 /// # Safety
-/// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `partials` is
-/// what the statistics kernel wrote for `x`, or for the tensor that `x` was pooled from; `weight` and
-/// `bias`, where the geometry says that they exist, and `before` and `scale`, if they are not null, have
-/// `g.norm.channels` elements, `scale` one where `g.factor_step` is 0, else that is 1; weight and bias are
-/// f32 where the norm says so; `before` is null unless the norm's rows are channels. The geometry is for
-/// elements of `T`'s size.
+/// `x` and `y` have `g.elements` elements and are 16-byte aligned; `y` is `x` or does not overlap it. The
+/// statistics kernel wrote `partials` for `x`, or for the tensor that `x` was pooled from. `weight` and
+/// `bias`, if the geometry says that they exist, and `before` and `scale`, if they are not null, have
+/// `g.norm.channels` elements. `scale` has one element if `g.factor_step` is 0; otherwise that is 1.
+/// Weight and bias are f32 if the norm says so. `before` is null unless the norm's rows are channels. The
+/// geometry is for elements of `T`'s size.
 #[kernel(
     instances(T: [f32, f16, bf16]),
     max_threads = BLOCK_THREADS,
@@ -143,11 +143,12 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
     normalise_block(x, tensors, y, g, List::Functions(list));
 }
 
-/// The same with a list that has a residual. *Traffic*: each element of it is read once, too.
+/// [`fn@group_norm_scale_pointwise`] with a residual in the list. *Traffic*: each element of the residual is
+/// read once, too.
 ///
 /// # Safety
-/// As for [`fn@group_norm_scale_pointwise`]; `residual` has `g.elements` elements, starts on 16 bytes and is
-/// apart from `y`.
+/// As for [`fn@group_norm_scale_pointwise`]. `residual` has `g.elements` elements, is 16-byte aligned and
+/// does not overlap `y`.
 #[kernel(
     instances(T: [f32, f16, bf16]),
     max_threads = BLOCK_THREADS,
@@ -191,7 +192,7 @@ unsafe fn normalise_block<T: Vectors>(
 ) {
     let start = thread::block_idx_x() as u64 * g.block_elements as u64;
     let left = (g.elements - start).min(g.block_elements as u64) as u32;
-    // Below `left <= g.block_elements`, so these are the block's elements and no others.
+    // Elements below `left <= g.block_elements` are the block's elements and no others.
     let x = Global::new(x, g.elements as usize).slice(start as usize, left as usize);
     let y = GlobalMut::new(y, g.elements as usize).slice(start as usize, left as usize);
 
@@ -199,7 +200,8 @@ unsafe fn normalise_block<T: Vectors>(
     let elements = T::ELEMENTS as u32;
     let round = BLOCK_THREADS * elements;
     let whole = left - left % elements;
-    // The eight values of a tensor whose first vector starts with element `at`, as far as there are vectors.
+    // Loads eight values of a tensor, whose first vector starts with element `at`; zeros where there is no
+    // vector.
     let load_of = |x: Global<T>, at: u32| {
         let first = if at < whole {
             T::load(x, at as usize)
@@ -220,7 +222,7 @@ unsafe fn normalise_block<T: Vectors>(
     let load = |at: u32| load_of(x, at);
     let thread = thread::thread_idx_x();
     let mut at = thread * elements;
-    // Four vectors, whatever they are of.
+    // Four vectors of any element type.
     let mut ahead = [zeros; 4];
     unroll!(4, |n| {
         if n * APPLY_VALUES < 4 * T::ELEMENTS {
@@ -232,7 +234,7 @@ unsafe fn normalise_block<T: Vectors>(
     let count = segments.locate(left - 1).0 + 1;
     let planes = Planes::stage(&g.norm, tensors, segments.first, count);
 
-    // Of eight values those from `first` on, a vector that starts with element `at`.
+    // Normalises one vector of the eight values: the values from `first` on, which start with element `at`.
     let normalise = |at: u32, first: usize, x: [f32; APPLY_VALUES]| {
         let mut values = x;
         let (plane, position) = segments.locate(at);
@@ -247,7 +249,7 @@ unsafe fn normalise_block<T: Vectors>(
             if crosses {
                 let next = planes.params(plane + 1);
                 unroll!(8, |i| {
-                    // The first is in the plane that was found.
+                    // The vector's first element is in the plane that was found.
                     let is_next = i > first && position + (i - first) as u32 >= segments.length();
                     if i < first + T::ELEMENTS && is_next {
                         values[i] = planes.apply(next, x[i]);

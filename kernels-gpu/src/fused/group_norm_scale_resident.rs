@@ -1,11 +1,10 @@
 //! `group_norm` and `scale` in one launch that reads the tensor once.
 //!
 //! # Idea
-//! What a block reads for the statistics of its row it keeps in shared memory, as much as fits, and
-//! normalises from there; the little that did not fit it reads again, from the second level of cache if that
-//! still has it. Rows that start on no vector, of lengths that are no multiple of four, are not kept, but
-//! read twice. With statistics in a launch of their own the tensor crosses the memory bus three times, here
-//! twice.
+//! A block reads its row for the statistics, keeps as much of it as fits in shared memory, and normalises
+//! from there. It reads the rest again, from the level-2 cache if that still holds it. Rows that do not start
+//! on a vector, of lengths that are no multiple of four, are not kept, but read twice. With statistics in a
+//! launch of their own the tensor crosses the memory bus three times, here twice.
 //!
 //! ```text
 //! a block has a row: the channels of one group of one sample
@@ -22,8 +21,8 @@
 //!     the up to three elements before the first vector and behind the last one, from memory
 //! ```
 //!
-//! One block fills a multiprocessor, so this pays only with rows for all of them;
-//! `NormGeometry::resident_shape` says where.
+//! One block fills a multiprocessor, so this pays only with rows for all multiprocessors.
+//! `NormGeometry::resident_shape` decides.
 
 use cuda_std::{
     Storage, bf16, f16,
@@ -52,9 +51,9 @@ shared_array! {
 /// if the row fits in shared memory and starts on a vector, and written once.
 ///
 /// # Safety
-/// `x` and `y` have `g.elements()` elements, start on 16 bytes, and are apart;
-/// `scale`, and `weight` and `bias` if the geometry says that they exist, have
-/// `g.channels`, weight and bias f32 ones where the geometry says so.
+/// `x` and `y` have `g.elements()` elements, are 16-byte aligned and do not overlap. `scale`, and `weight`
+/// and `bias` if the geometry says that they exist, have `g.channels` elements. Weight and bias are f32 if
+/// the geometry says so.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = RESIDENT_THREADS)]
 pub unsafe fn group_norm_scale_resident<T: Storage>(
     x: *const T,
@@ -74,7 +73,7 @@ pub unsafe fn group_norm_scale_resident<T: Storage>(
     let start = thread::block_idx_x() as usize * g.row_elements as usize;
     let end = start + g.row_elements as usize;
 
-    // Only of rows that start on a vector are moments taken by vectors, which are kept.
+    // Only rows that start on a vector are read in vectors, which are kept.
     let kept_elements = match start.is_multiple_of(VECTOR_ELEMENTS) {
         true => (RESIDENT_BYTES as usize / size_of::<T>()).min(end - start),
         false => 0,

@@ -2,11 +2,11 @@
 //! tensor that was never multiplied, after the norm's statistics kernel.
 //!
 //! # Idea
-//! The first multiplication is folded into the statistics. With mean and variance those of `x`,
+//! The first multiplication is folded into the statistics. With the mean and the variance of `x`,
 //! ```text
 //! norm(m x) = (m x - m mean) / sqrt(m² variance + eps) = (x - mean) * [m / sqrt(m² variance + eps)]
 //! ```
-//! which holds for any `m`, 0 included.
+//! holds for any `m`, 0 included.
 //!
 //! ```text
 //! a block has consecutive positions of one sample; its threads are `slices` times `lanes`
@@ -61,7 +61,7 @@ struct NormClampMultiply<T: Storage> {
     staged: Shared<f32>,
 }
 
-/// What the elements of one channel share.
+/// The parameters of one channel.
 #[derive(Clone, Copy)]
 struct Params {
     mean: f32,
@@ -75,7 +75,7 @@ impl<T: Storage> ChannelMap for NormClampMultiply<T> {
 
     #[inline(always)]
     unsafe fn stage(&self, sample: u64, first: u32, count: u32) {
-        // The channels before these are in use until all threads are here.
+        // The previous channels are in use until all threads reach this barrier.
         thread::sync_threads();
         let row = sample * self.norm.channels as u64 + first as u64;
         moments::for_each_row(self.partials, &self.norm, row, count, |local, moments| {
@@ -122,16 +122,16 @@ of_each_operation! {
     /// positions of one sample.
     ///
     /// *Launch*: `g.shape()`.
-    /// *Mapping*: four positions a thread; the threads form `g.slices` slices, each of
-    /// which takes every such channel.
+    /// *Mapping*: four positions a thread; the threads form `g.slices` slices, and a slice takes every
+    /// `g.slices`-th channel.
     /// *Barriers*: two for every `STAGED_CHANNELS` channels, and one if there are several
     /// slices; met by all threads.
     /// *Traffic*: each element is read once, each result written once.
     ///
     /// # Safety
-    /// As `channel_reduction`; `multiplier`, and `weight` and `bias` if `norm` says that they exist,
-    /// have `g.channels` elements, weight and bias f32 ones where `norm` says so; `partials` is what the
-    /// statistics kernel wrote for `x` with the geometry `norm`, whose rows are channels.
+    /// As `channel_reduction`. `multiplier`, and `weight` and `bias` if `norm` says that they exist, have
+    /// `g.channels` elements; weight and bias are f32 if `norm` says so. The statistics kernel wrote
+    /// `partials` for `x` with the geometry `norm`, whose rows are channels.
     #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
     pub unsafe fn instance_norm_clamp_multiply_channel_reduction<O: ReductionOperation, T: Storage>(
         x: *const T,

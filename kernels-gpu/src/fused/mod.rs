@@ -1,7 +1,7 @@
 //! Kernels that do the work of several operators, named after them in order.
 //!
-//! Each is a loop of the operator that ends it around a map of those before it, so what it computes
-//! is what the separate kernels compute, less the tensors between them.
+//! Each kernel is the loop of the last operator around a map of the operators before it. It computes the
+//! values of the separate kernels, without the tensors between them.
 
 pub mod clamp_multiply_channel_reduction;
 pub mod depthwise;

@@ -1,4 +1,4 @@
-//! A batch norm by its running statistics, as two constants of each channel.
+//! Batch norm at inference, folded into a gain and a shift of each channel.
 
 use core::ffi::c_void;
 
@@ -21,7 +21,8 @@ impl<T: Storage> BatchNorm<T> {
     /// The gain and the shift of a channel, computed in f64 and rounded once.
     ///
     /// # Safety
-    /// The tensors have `g.channels` elements, `weight` and `bias` only if they are said to exist.
+    /// The tensors have `g.channels` elements, `weight` and `bias` only if the geometry marks them as
+    /// present.
     #[inline(always)]
     pub(crate) unsafe fn folded(&self, channel: usize, g: &FoldGeometry) -> [f32; 2] {
         let of_channel = |values| {
@@ -44,7 +45,7 @@ impl<T: Storage> BatchNorm<T> {
     }
 }
 
-/// A batch norm that a kernel of another operator folds.
+/// A batch norm that another operator's kernel folds into its epilogue.
 #[derive(Clone, Copy)]
 pub(crate) struct Norm {
     /// Running mean and variance.
@@ -52,9 +53,9 @@ pub(crate) struct Norm {
     /// Weight and bias.
     pub(crate) affine: [*const c_void; 2],
     pub(crate) geometry: FoldGeometry,
-    /// The element type of all of these.
+    /// The element type of all four tensors.
     pub(crate) ty: AffineType,
-    /// Whether there is one.
+    /// Whether the operator has a batch norm.
     pub(crate) presence: Presence,
 }
 
@@ -62,7 +63,7 @@ impl Norm {
     /// The gain and the shift of a channel, whose parameters are f32 or of type `T`.
     ///
     /// # Safety
-    /// As for [`BatchNorm::folded`]; there is a norm.
+    /// As for [`BatchNorm::folded`]; `presence` is present.
     #[inline(always)]
     pub(crate) unsafe fn folded<T: Storage>(&self, channel: usize) -> [f32; 2] {
         if self.ty.is_f32() {

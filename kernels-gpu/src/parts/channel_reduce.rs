@@ -1,9 +1,9 @@
 //! The loop of every kernel that reduces channels.
 //!
-//! A thread follows four positions through its channels, four channels at a time, so that sixteen
-//! loads are in flight. Positions are one vector where the planes allow it, else a block's width
-//! apart. If the block's threads divide the channels among them (see
-//! `launch_config::channel_reduction`), their results are combined in shared memory at the end.
+//! A thread reduces four positions over its channels, four channels at a time, so that sixteen loads are in
+//! flight. The positions are one vector where planes are vector-aligned, else a block's width apart. If the
+//! block's threads divide the channels among them (see `launch_config::channel_reduction`), their results are
+//! combined in shared memory at the end.
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
@@ -20,7 +20,7 @@ use crate::parts::unroll::unroll;
 /// Elements of shared memory for the results of all slices.
 pub(crate) const MEETING_ELEMENTS: usize = BLOCK_THREADS as usize * POSITIONS_PER_THREAD;
 
-/// A function of an element and its channel.
+/// A function of an element and its channel's parameters.
 pub(crate) trait ChannelMap {
     /// Parameters of one channel.
     type Params: Copy;
@@ -41,14 +41,14 @@ pub(crate) trait ChannelMap {
     fn apply(&self, params: Self::Params, x: f32) -> f32;
 }
 
-/// Reduces a slice of the staged channels. `load` loads the thread's elements of the plane that
-/// starts at its argument.
+/// Reduces a slice of the staged channels. `load` takes the first element of a plane and loads the thread's
+/// elements of that plane.
 ///
-/// The caller chooses between kinds of `load`. In this loop the choice would take more instructions than the
-/// reduction.
+/// The caller chooses between vector and scalar `load`s. Inside this loop, the choice would take more
+/// instructions than the reduction.
 ///
 /// # Safety
-/// The channels `first..first + count` are staged. `load` may load their planes, the first of which starts at
+/// The channels `first..first + count` are staged. `load` may load their planes, of which the first starts at
 /// `plane`.
 #[inline(always)]
 unsafe fn reduce_staged<O: ReductionOperation, T: Storage, M: ChannelMap>(
@@ -90,14 +90,14 @@ unsafe fn reduce_staged<O: ReductionOperation, T: Storage, M: ChannelMap>(
     }
 }
 
-/// Where a thread's results belong.
+/// The output elements of a thread.
 pub(crate) struct Place {
     /// Elements of the output.
     len: usize,
-    /// The first one of the thread's sample, and those of the sample.
+    /// The first output element of the thread's sample, and the number of a sample's outputs.
     plane: usize,
     spatial: usize,
-    /// The thread's first position, and the distance of its positions.
+    /// The thread's first position, and the stride of its positions.
     position: usize,
     step: usize,
     /// Whether the positions are a vector.
@@ -108,7 +108,7 @@ impl Place {
     /// Stores the thread's results in `y`, rounded.
     ///
     /// # Safety
-    /// `y` has the output's elements and starts on 16 bytes.
+    /// `y` has the output's elements and is 16-byte aligned.
     #[inline(always)]
     pub(crate) unsafe fn store<T: Storage>(&self, y: *mut T, results: [f32; POSITIONS_PER_THREAD]) {
         let y = GlobalMut::new(y, self.len);
@@ -128,11 +128,11 @@ impl Place {
     }
 }
 
-/// Reduces all channels at the block's positions. The threads that have results give them to `store`.
+/// Reduces all channels at the block's positions, and calls `store` in the threads that hold results.
 ///
 /// # Safety
-/// All threads of the block call it. `x` has `g.n * g.channels` planes of `g.spatial` elements and starts on
-/// 16 bytes, and the extents are positive. `meeting` has [`MEETING_ELEMENTS`] that nobody else uses.
+/// All threads of the block call it. `x` has `g.n * g.channels` planes of `g.spatial` elements and is 16-byte
+/// aligned, and the extents are positive. `meeting` has [`MEETING_ELEMENTS`] elements that nothing else uses.
 #[inline(always)]
 pub(crate) unsafe fn channel_reduce_block<O: ReductionOperation, T: Storage, M: ChannelMap>(
     x: *const T,
@@ -148,14 +148,14 @@ pub(crate) unsafe fn channel_reduce_block<O: ReductionOperation, T: Storage, M: 
     let (sample, tile) = div_rem(thread::block_idx_x(), g.tiles);
     let tile_start = tile as usize * g.block_positions() as usize;
 
-    // The launch's choice: where planes are whole vectors, all of a thread's positions are one.
+    // Uniform over the launch: where planes are whole vectors, a thread's positions are one vector.
     let in_one = spatial.is_multiple_of(POSITIONS_PER_THREAD);
     let (position, step) = if in_one {
         (tile_start + lane as usize * POSITIONS_PER_THREAD, 1)
     } else {
         (tile_start + lane as usize, g.lanes as usize)
     };
-    // Positions past the end load what some other thread loads, and are not stored.
+    // Positions past the end load an existing element, and are not stored.
     let vector = position.min(spatial.wrapping_sub(POSITIONS_PER_THREAD));
     let mut apart = [0; POSITIONS_PER_THREAD];
     unroll!(4, |i| {
@@ -181,7 +181,7 @@ pub(crate) unsafe fn channel_reduce_block<O: ReductionOperation, T: Storage, M: 
         first += count;
     }
 
-    // Equal in all threads, so the barrier is met by all or none.
+    // Uniform over the block, so either all threads reach the barrier or none.
     if g.slices > 1 {
         const VECTOR: u32 = POSITIONS_PER_THREAD as u32;
         meeting.store_vec(thread * VECTOR, results.map(O::partial));

@@ -1,8 +1,8 @@
-//! The loop of `scale` and `prelu`, which reads an element and writes one.
+//! The loop of `scale` and `prelu`, which read and write each element once.
 //!
-//! All vectors of a thread are loaded before the first is used: with 256 threads a block and four
-//! 16-byte loads a thread, the memory system has enough outstanding to run at its bandwidth. They
-//! are loaded before the map is made, so that its division (it finds its first channel) costs no time.
+//! All vectors of a thread are loaded before the first is used. With 256 threads a block and four 16-byte
+//! loads a thread, enough loads are in flight to reach the memory bandwidth. The map is made after these
+//! loads are issued, so they hide the division that finds its first channel.
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
@@ -13,17 +13,17 @@ use launch_config::elementwise::{BLOCK_ELEMENTS, ROUND_ELEMENTS, VECTORS_PER_THR
 use crate::parts::map::ElementMap;
 use crate::parts::unroll::unroll;
 
-/// The first element of the block that is asking.
+/// The first element of the calling block.
 #[inline(always)]
 pub(crate) fn block_start() -> u64 {
     thread::block_idx_x() as u64 * BLOCK_ELEMENTS as u64
 }
 
-/// Maps the block's elements of `x` to `y`, by the map that `make_map` makes.
+/// Maps the block's elements of `x` to `y` by the result of `make_map`.
 ///
 /// # Safety
-/// All threads of the block call it, so that `make_map` may have barriers. `x` and `y` start on 16 bytes,
-/// have equal lengths, and the block's first element is below them; they are the same tensor or apart.
+/// All threads of the block call it, so `make_map` may have barriers. `x` and `y` are 16-byte aligned, have
+/// equal lengths that exceed the block's first element, and are the same tensor or do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn map_block<T: Storage, M: ElementMap>(
     x: Global<T>,
@@ -51,7 +51,7 @@ pub(crate) unsafe fn map_block<T: Storage, M: ElementMap>(
         });
         return;
     }
-    // The last block, if it is not full.
+    // The last block, which is not full.
     let map = make_map();
     let mut local = first;
     while local < left {
@@ -60,8 +60,8 @@ pub(crate) unsafe fn map_block<T: Storage, M: ElementMap>(
     }
 }
 
-/// Maps the elements `local..end` of the block that starts with element `start`, one at a time:
-/// the rare way, for elements that differ in their parameters.
+/// Maps the elements `local..end` of the block that starts with element `start`, one at a time. This slow
+/// path is for vectors whose elements differ in their parameters, and for the last elements.
 ///
 /// # Safety
 /// As [`map_block`], and `start + end <= x.len()`.

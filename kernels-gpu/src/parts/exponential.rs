@@ -1,36 +1,36 @@
-//! Exponentials and functions of them, to a few ulps of f32 everywhere, or to far less than half an ulp of a
-//! 16-bit storage type.
+//! Exponentials and functions of them. Their error is a few ulps of f32 everywhere, or far less than half an
+//! ulp of a 16-bit storage type.
 //!
-//! Functions that flatten out (a sigmoid, say) have tails whose relative accuracy their usual formulas lose:
-//! `1 + tanh(x)` is 0 long before it should be. Here everything is made of `e^x` for `x <= 0`, which lies
-//! between 0 and 1, so that sums and quotients of it lose nothing.
+//! The usual formulas of saturating functions such as the sigmoid lose the relative accuracy of their tails:
+//! `1 + tanh(x)` becomes 0 far too early. All functions here use `e^x` for `x <= 0`. It lies between 0 and 1,
+//! so sums and quotients of it lose no accuracy.
 //!
-//! `e^x` is the device's approximate power of two, and quotients are approximate reciprocals: what the
-//! emulator computes is what a GPU computes, but for the last bit of these. For f32 the exponent is a whole
-//! number, which is exact, and the rest, at most a half. Where results are stored in 16 bits it is a rounded
-//! product, which is off by `2^-16` at most, and takes two instructions in place of nine.
+//! `e^x` is the device's approximate power of two, and quotients are approximate reciprocals. The emulator
+//! computes what a GPU computes, except for the last bit of these. For f32, the exponent is split into a
+//! whole number, which is exact, and a rest of at most a half. For results that are stored in 16 bits, the
+//! exponent is a rounded product, with an error of at most `2^-16`, in two instructions instead of nine.
 
 use cuda_std::Storage;
 use cuda_std::math::{self, fma};
 use launch_config::pointwise::TAIL;
 
-/// What rounding to f32 takes from the logarithm of e to base 2.
+/// The rounding error of log2(e) in f32: the exact value less the rounded one.
 const LOG2_E_LOW: f32 = 1.925_963e-8;
 
-/// ln 2 in two parts; the first has trailing zeros, so a whole number below 2^9 times it is exact.
+/// ln 2 in two parts. The first has trailing zeros, so its product with a whole number below 2^9 is exact.
 const LN2_HIGH: f32 = 0.693_145_75;
 const LN2_LOW: f32 = 1.428_606_8e-6;
 
-/// Added to a small number, it leaves the nearest whole one in the lowest bits.
+/// `1.5 * 2^23`: a small number plus this constant has the nearest whole number in its lowest bits.
 const TO_WHOLE: f32 = 12_582_912.0;
 
-/// Below, `e^x` is 0: even times the numbers that its factors can be, it is none of f32's.
+/// Below this bound, `e^x` is taken as 0: even its products with the factors that occur are 0 in f32.
 const LOWEST: f32 = -120.0;
 
 /// The whole number nearest to `x / ln 2`.
 #[derive(Clone, Copy)]
 struct Whole {
-    /// The number, in the lowest bits.
+    /// Float bits whose lowest bits are the whole number.
     bits: u32,
     number: f32,
 }
@@ -58,16 +58,16 @@ const fn is_coarse<T>() -> bool {
     size_of::<T>() == 2
 }
 
-/// `e^x` for `x <= 0`, or NaN, times 2^64. It thus keeps all bits of an `e^x` that is subnormal in f32, for
-/// products that are normal.
+/// `e^x` for `x <= 0`, or NaN, times 2^64. The factor keeps all bits of an `e^x` that is subnormal in f32,
+/// for products that are normal.
 #[derive(Clone, Copy)]
 pub(crate) struct Exponential(f32);
 
 impl Exponential {
-    /// The inverse of the factor.
+    /// The reciprocal of the factor 2^64.
     const SCALE: f32 = 1.0 / (1u128 << 64) as f32;
 
-    /// `e^x`, or of what `with` makes of the exponent that is left of it, to base 2.
+    /// Computes `e^x`. `with` may adjust the fraction that is left of the base-2 exponent.
     #[inline(always)]
     fn new(x: f32, with: impl FnOnce(f32) -> f32) -> Self {
         let whole = Whole::nearest(x);
@@ -77,8 +77,8 @@ impl Exponential {
         Self(if x < LOWEST { 0.0 } else { scaled })
     }
 
-    /// The same to `2^-16`. The roundings of the constant, of the sum, and of a product in `x` contribute at
-    /// most `2^-18` each.
+    /// Computes `e^x` to a relative error of `2^-16`. The roundings of the constant, of the sum, and of a
+    /// product in `x` contribute at most `2^-18` each.
     #[inline(always)]
     fn coarse(x: f32) -> Self {
         Self(math::exp2_normal(fma(x, core::f32::consts::LOG2_E, 64.0)))
@@ -93,20 +93,20 @@ impl Exponential {
         Self::new(x, |rest| rest)
     }
 
-    /// `e^(a b)`. The product is not rounded, which for one of 80 would make an error of 80 ulps; `and` is
-    /// added to it.
+    /// Computes `e^(a b + and)`. The product is not rounded: for a product of 80, rounding would cost 80
+    /// ulps. `and` is a small correction, which the 16-bit path ignores.
     #[inline(always)]
     pub(super) fn of_product<T: Storage>(a: f32, b: f32, and: f32) -> Self {
         let x = a * b;
         if is_coarse::<T>() {
             return Self::coarse(x);
         }
-        // What rounding took from the product.
+        // The rounding error of the product.
         let lost = fma(a, b, -x);
         Self::new(x, |rest| fma(lost + and, core::f32::consts::LOG2_E, rest))
     }
 
-    /// The number, which loses bits below 2^-126.
+    /// The value in f32, which loses bits below 2^-126.
     #[inline(always)]
     pub(crate) fn value(self) -> f32 {
         self.0 * Self::SCALE
@@ -118,28 +118,28 @@ impl Exponential {
         fma(self.0, Self::SCALE, 1.0)
     }
 
-    /// `x` times the number times `y`, all bits of it.
+    /// `x * e^x * y` without the loss of a subnormal exponential, for an `e^x` that is this value.
     #[inline(always)]
     pub(super) fn times(self, x: f32, y: f32) -> f32 {
         x * (self.0 * y) * Self::SCALE
     }
 }
 
-/// `e^x - 1` for `x <= 0`; for NaN NaN, for -0 itself.
+/// Computes `e^x - 1` for `x <= 0`. NaN stays NaN, and -0 stays -0.
 #[inline(always)]
 pub(super) fn exp_less_one(x: f32) -> f32 {
-    // Far below it is -1.
+    // For `x` below -64 the result is -1.
     let bounded = math::max_nan(x, -64.0);
     let whole = Whole::nearest(bounded);
     let rest = fma(whole.number, -LN2_HIGH, bounded);
     let rest = fma(whole.number, -LN2_LOW, rest);
     let power = whole.power(0);
-    // Exact or beneath half an ulp of 1.
+    // `power - 1.0` is exact, or its error is below half an ulp of 1.
     let value = fma(exp_less_one_near(rest), power, power - 1.0);
     with_sign(value, x)
 }
 
-/// `e^x - 1` to half an ulp and a little, where the magnitude of `x` is at most half of ln 2.
+/// Computes `e^x - 1` to slightly more than half an ulp, for magnitudes of `x` up to ln(2) / 2.
 #[inline(always)]
 fn exp_less_one_near(x: f32) -> f32 {
     let mut r = 1.976_257_2e-4;
@@ -154,7 +154,7 @@ fn exp_less_one_near(x: f32) -> f32 {
 /// `ln(1 + x)` for `x` from 0 to 1.
 #[inline(always)]
 pub(super) fn ln_of_one_and(x: f32) -> f32 {
-    // Above sqrt 2 it is ln 2 and the logarithm of half of it.
+    // For `1 + x` above sqrt(2): ln 2 plus the logarithm of `(1 + x) / 2`.
     let is_large = x > 0.414_213_57;
     let rest = if is_large { fma(x, 0.5, -0.5) } else { x };
     let whole = if is_large {
@@ -187,14 +187,14 @@ pub(crate) fn ln_from_one(x: f32) -> f32 {
     )
 }
 
-/// `e^(x^2 / 2)` times the part of a normal distribution that lies beyond `x >= 0`: a function without a
-/// tail, which a polynomial of `(x - k) / (x + k)` gives.
+/// Computes `e^(x^2 / 2)` times the upper tail probability of a normal distribution beyond `x >= 0`. This
+/// function has no steep tail, so a polynomial in `(x - k) / (x + k)` approximates it.
 #[inline(always)]
 pub(super) fn scaled_tail(x: f32) -> f32 {
     const K: f32 = 4.0;
     let reciprocal = math::reciprocal_normal(x + K);
     let q = fma(reciprocal, -2.0 * K, 1.0);
-    // What rounding took from the quotient.
+    // The rounding error of the quotient.
     let lost = fma(-x, q, fma(q + 1.0, -K, x));
     let q = fma(reciprocal, lost, q);
     let mut r = TAIL[TAIL.len() - 1];

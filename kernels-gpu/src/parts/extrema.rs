@@ -1,7 +1,8 @@
 //! Pooling before a norm.
 //!
-//! Norm and scale are monotonic in each channel, so of a pooling window only the largest value matters, or,
-//! where they reverse the order, the smallest. Kernels multiply such a channel by -1 and take the largest.
+//! Norm and scale are monotonic in each channel. So only the largest value of a pooling window matters, or
+//! the smallest where norm and scale reverse the order. Kernels multiply such a channel by -1 and take the
+//! largest.
 
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
@@ -30,12 +31,12 @@ pub(crate) unsafe fn is_reversed<T: Storage>(
     negative(norm_weight) != negative(scale)
 }
 
-/// The largest value, or NaN if there is one, of the window of `rows` times `columns` that starts at element
-/// `first`; its rows are `pitch` elements apart.
+/// Returns the largest value, or NaN if there is one, of the `rows` x `columns` window that starts at element
+/// `first`. Its rows are `pitch` elements apart.
 ///
 /// # Safety
-/// The window is within `values`, which start on 16 bytes; where there are two or four columns and `pitch` is
-/// a multiple of them, `first` is one, too.
+/// The window is within `values`, which are 16-byte aligned. If `columns` is 2 or 4 and divides `pitch`, it
+/// also divides `first`.
 #[inline(always)]
 pub(crate) unsafe fn largest_of_window(
     values: Shared<f32>,
@@ -82,11 +83,11 @@ pub(crate) unsafe fn largest_of_window(
     math::max_nan(math::max_nan(a, b), math::max_nan(c, d))
 }
 
-/// [`largest_of_window`] of a square window of at most eight rows, all written out, with `TOGETHER` (1, 2 or
-/// 4) columns in one load.
+/// [`largest_of_window`] of a square window of at most eight rows, fully unrolled, with `TOGETHER` (1, 2 or
+/// 4) columns a load.
 ///
 /// # Safety
-/// The window is within `values`, which start on 16 bytes; `first`, `pitch` and `EXTENT` are multiples of
+/// The window is within `values`, which are 16-byte aligned. `first`, `pitch` and `EXTENT` are multiples of
 /// `TOGETHER`.
 #[inline(always)]
 pub(crate) unsafe fn largest_of_square<const EXTENT: usize, const TOGETHER: usize>(

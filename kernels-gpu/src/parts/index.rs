@@ -1,8 +1,9 @@
 //! The plane, channel or row that an element of a flattened tensor belongs to.
 //!
-//! Blocks own consecutive elements of any number of planes. A 64-bit division for each element would cost
-//! more than the memory access, so a block divides once, for its first element, and counts on from there:
-//! [`Segments::begun`] is a comparison for long segments and a 32-bit division for short ones.
+//! A block owns consecutive elements, of any number of planes. A 64-bit division for each element would cost
+//! more than the memory access. So a block divides once, for its first element, and locates the others
+//! relative to it: [`Segments::begun`] is a comparison for long segments and a 32-bit division for short
+//! ones.
 
 use core::num::{NonZeroU32, NonZeroU64};
 
@@ -99,11 +100,11 @@ impl Segments {
     }
 }
 
-/// [`Segments`] that are located by a reciprocal of their length, which the host computed.
+/// [`Segments`] whose elements are located with a host-computed reciprocal of their length.
 ///
-/// The reciprocal's divisor is the length, or `FAR` if segments are longer. In that case at most one segment
-/// ends within a block, and only the distance to its end matters. Positions are shifted so that the segment
-/// ends at position `FAR`.
+/// The reciprocal's divisor is the length, or `FAR` if segments are longer. In the latter case at most one
+/// segment ends within a block, and only the distance to its end matters. Positions are then shifted so that
+/// the segment ends at position `FAR`.
 #[derive(Clone, Copy)]
 pub(crate) struct NearSegments<'a> {
     /// The segment of the first element.
@@ -120,7 +121,7 @@ impl<'a> NearSegments<'a> {
     /// Segments of `length` elements, relative to element `start`.
     ///
     /// # Safety
-    /// `length > 0`, and `near` is of `min(length, FAR)`.
+    /// `length > 0`, and `near` is the reciprocal of `min(length, FAR)`.
     #[inline(always)]
     pub(crate) unsafe fn from(start: u64, length: u64, near: &'a Reciprocal) -> Self {
         let (first, offset) = div_rem_u64(start, length);
@@ -159,7 +160,7 @@ impl<'a> NearSegments<'a> {
         (begun, position as u64 + hidden)
     }
 
-    /// Length of a segment as far as it is seen.
+    /// The segment length that [`NearSegments::locate`] uses: at most `FAR`.
     #[inline(always)]
     pub(crate) fn length(&self) -> u32 {
         self.length.divisor

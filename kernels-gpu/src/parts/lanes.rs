@@ -1,12 +1,12 @@
-//! What lanes of a warp combine.
+//! Reductions over the lanes of a warp.
 
 use core::ops::Add;
 
 use cuda_std::warp::{self, WarpShuffleValue};
 use launch_config::WARP_THREADS;
 
-/// All values of `LANES` neighbouring lanes, combined by halves: each lane with the one `LANES / 2` away, and
-/// so on down to its neighbour. The same in all of them.
+/// Combines the values of `LANES` neighbouring lanes by a butterfly: each lane with the one `LANES / 2` away,
+/// and so on down to its neighbour. All lanes get the same result.
 ///
 /// # Safety
 /// All lanes of the warp call it together; `LANES` is a power of two up to 32.
@@ -25,16 +25,16 @@ pub(crate) unsafe fn of_lanes<const LANES: u32, T: WarpShuffleValue + Copy>(
     all
 }
 
-/// The sum over `LANES` neighbouring lanes, as [`of_lanes`].
+/// [`of_lanes`] with addition.
 ///
 /// # Safety
-/// As there.
+/// As for [`of_lanes`].
 #[inline(always)]
 pub(crate) unsafe fn sum_of_lanes<const LANES: u32>(value: f32) -> f32 {
     of_lanes::<LANES, f32>(value, |a, b| a + b)
 }
 
-/// The sum over the four lanes of a quad: neighbours first.
+/// Sums over the four lanes of a quad, neighbours first.
 ///
 /// # Safety
 /// All lanes of the warp call it together.

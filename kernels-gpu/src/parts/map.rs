@@ -1,9 +1,9 @@
-//! What happens to each element of an `(n, channels, spatial)` tensor.
+//! Functions of the elements of an `(n, channels, spatial)` tensor.
 //!
-//! An [`ElementMap`] gives the parameters of an element (its channel's scale), found by its distance
-//! from the block's first element, and applies them; an elementwise kernel asks once for a whole
-//! vector where it can. A pool knows the plane of a window already: it asks a [`PlaneMap`] once for
-//! each.
+//! An [`ElementMap`] finds the parameters of an element, such as its channel's scale, by the distance from
+//! the block's first element, and applies them. An elementwise kernel looks them up once for a whole vector
+//! where it can. A pool already knows the plane of a window: it looks up the parameters of a [`PlaneMap`]
+//! once a window.
 
 use cuda_std::Storage;
 use cuda_std::global::Global;
@@ -12,9 +12,9 @@ use launch_config::elementwise::Bounds;
 
 use crate::parts::index::{Channels, div_rem};
 
-/// A function of an element and of where it is.
+/// A function of an element and its position.
 pub(crate) trait ElementMap {
-    /// What the elements of one plane share.
+    /// Parameters that the elements of one plane share.
     type Params: Copy;
 
     /// The parameters of the element `local` elements after the block's first.
@@ -23,37 +23,38 @@ pub(crate) trait ElementMap {
     /// The element is one of the block's.
     unsafe fn params(&self, local: u32) -> Self::Params;
 
-    /// Whether the `count` elements from `local` on have equal parameters.
+    /// Whether the `count` elements from `local` on have the same parameters.
     ///
     /// # Safety
-    /// As [`ElementMap::params`], for each of them.
+    /// As [`ElementMap::params`], for each of these elements.
     unsafe fn in_one(&self, local: u32, count: u32) -> bool;
 
     /// The mapped element.
     fn apply(&self, params: Self::Params, x: f32) -> f32;
 }
 
-/// `min(max(x, bounds.min), bounds.max)`; NaN is kept, and crossed bounds give the upper one.
+/// `min(max(x, bounds.min), bounds.max)`. NaN stays NaN, and bounds with `min > max` give `max`.
 #[inline(always)]
 pub(crate) fn clamp(bounds: Bounds, x: f32) -> f32 {
     math::min_nan(math::max_nan(x, bounds.min), bounds.max)
 }
 
-/// `x` where it is above `multiplied_to`, else `x * scale`: a product if that is infinity, a prelu if it is
+/// `x` if it is above `multiplied_to`, else `x * scale`. This is a product for an infinite `multiplied_to`,
+/// and a PReLU for 0. NaN stays NaN.
 /// 0. NaN stays NaN.
 #[inline(always)]
 pub(crate) fn multiply(x: f32, scale: f32, multiplied_to: f32) -> f32 {
     if x > multiplied_to { x } else { x * scale }
 }
 
-/// `x * scale[channel]`, or `x` where it is above `multiplied_to`.
+/// `x * scale[channel]`, or `x` if it is above `multiplied_to`.
 #[derive(Clone, Copy)]
 pub(crate) struct ChannelScale<T: Storage> {
     /// A factor, or slope, per channel.
     pub(crate) scale: Global<T>,
     /// The channels of the block's elements.
     pub(crate) channels: Channels,
-    /// What is above it stays as it is.
+    /// Values above this bound stay unchanged.
     pub(crate) multiplied_to: f32,
 }
 
@@ -82,7 +83,7 @@ impl<T: Storage> ElementMap for ChannelScale<T> {
 pub(crate) struct ChannelAffine {
     /// A factor per channel.
     pub(crate) gain: Global<f32>,
-    /// What is added to a channel.
+    /// A summand per channel.
     pub(crate) shift: Global<f32>,
     /// The channels of the block's elements.
     pub(crate) channels: Channels,
@@ -108,9 +109,9 @@ impl ElementMap for ChannelAffine {
     }
 }
 
-/// A function of the elements of a plane.
+/// A function of an element and its plane.
 pub(crate) trait PlaneMap {
-    /// What the elements of one plane share.
+    /// Parameters that the elements of one plane share.
     type Params: Copy;
 
     /// The parameters of the plane `plane` planes after the block's first.
@@ -122,15 +123,15 @@ pub(crate) trait PlaneMap {
     /// The mapped element.
     fn apply(&self, params: Self::Params, x: f32) -> f32;
 
-    /// Whether the largest of some mapped elements, or NaN, is that of the smallest and largest element
-    /// mapped.
+    /// Whether the maximum of mapped elements, or NaN, follows from the smallest and the largest element
+    /// alone.
     ///
-    /// It is where every step of the map keeps the order or reverses it, as sums and products do, rounded or
-    /// not. A product with an infinite factor does not: zero alone gives NaN. (A product of 0 and what is
-    /// infinite gives NaN as well, but of all elements an extreme one becomes infinite first.)
+    /// That holds if every step of the map keeps or reverses the order, as sums and products do, rounded or
+    /// not. A product with an infinite factor does not: only an element of 0 gives NaN. (A product of 0 and
+    /// an infinite value also gives NaN, but then an extreme element is the first to become infinite.)
     fn extremes_decide(&self, params: Self::Params) -> bool;
 
-    /// The largest of some mapped elements, if their extremes decide.
+    /// The maximum of mapped elements, if their extremes decide it.
     #[inline(always)]
     fn of_extremes(&self, params: Self::Params, smallest: f32, largest: f32) -> f32 {
         math::max_nan(self.apply(params, smallest), self.apply(params, largest))
@@ -193,7 +194,7 @@ impl<T: Storage> PlaneMap for PlaneScale<T> {
     }
 }
 
-/// Whether `x` is finite or NaN, which makes NaN of all elements alike.
+/// Whether `x` is finite or NaN. A NaN is harmless here: it makes all elements NaN alike.
 #[inline(always)]
 pub(crate) fn is_not_infinite(x: f32) -> bool {
     math::abs(x) != f32::INFINITY

@@ -1,4 +1,4 @@
-//! What operators and fusions are made of.
+//! Building blocks of operators and fusions.
 
 pub(crate) mod batch_norm;
 pub(crate) mod channel_reduce;

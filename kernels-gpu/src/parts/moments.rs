@@ -1,12 +1,12 @@
-//! Mean and variance that survive a mean far larger than the deviation.
+//! Mean and variance that stay accurate if the mean is far larger than the deviation.
 //!
-//! The textbook formula, sum of squares less square of the sum, would lose all digits. Instead,
-//! 1. a thread takes its elements sixteen at a time: their mean first, then their squared
-//!    deviations from it, both while the elements are in registers;
-//! 2. such groups, then threads, warps and blocks are combined by Chan's formula [1], which only
-//!    ever subtracts means from each other;
-//! 3. always in the same order, so that results repeat bit for bit: no atomics, and shuffles that
-//!    move values down a fixed tree.
+//! The textbook formula, sum of squares less square of the sum, would lose all digits. Instead:
+//! 1. A thread takes sixteen elements at a time: first their mean, then their squared deviations from it,
+//!    both while the elements are in registers.
+//! 2. Chan's formula [1] combines these groups, then threads, warps and blocks. It only ever subtracts means
+//!    from each other.
+//! 3. The order is fixed, so results are reproducible bit for bit: no atomics, and shuffles that move values
+//!    down a fixed tree.
 //!
 //! [1] T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for
 //! computing sample variances", 1979.
@@ -23,16 +23,16 @@ use crate::parts::unroll::unroll;
 /// Vectors that a thread has in registers at once.
 const VECTORS: usize = 4;
 
-/// Floats of a warp's moments in shared memory: a vector, of which one is unused.
+/// Floats of a warp's moments in shared memory: a vector with one unused element.
 pub(crate) const WARP_SLOT: u32 = VECTOR_ELEMENTS as u32;
 
-/// Values rounded to their storage type, so that moments are those of the stored values.
+/// Rounds values to their storage type, so that moments are those of the stored values.
 #[inline(always)]
 pub(crate) fn stored<T: Storage>(values: [f32; 2]) -> [f32; 2] {
     T::to_f32_pair(T::from_f32_pair(values))
 }
 
-/// How many elements there were, their mean, and the sum of squared deviations from it.
+/// The number of elements, their mean, and the sum of squared deviations from it.
 #[derive(Clone, Copy)]
 pub(crate) struct Moments {
     pub(crate) count: f32,
@@ -41,14 +41,14 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// Of no elements.
+    /// The moments of no elements.
     pub(crate) const EMPTY: Self = Self {
         count: 0.0,
         mean: 0.0,
         m2: 0.0,
     };
 
-    /// Of one element.
+    /// The moments of one element.
     #[inline(always)]
     fn of_one(x: f32) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Moments {
         }
     }
 
-    /// Of four elements.
+    /// The moments of four elements.
     #[inline(always)]
     fn of_vector<T: Storage>(v: [T; VECTOR_ELEMENTS]) -> Self {
         let sum = (v[0].to_f32() + v[1].to_f32()) + (v[2].to_f32() + v[3].to_f32());
@@ -75,7 +75,7 @@ impl Moments {
         }
     }
 
-    /// Of sixteen elements.
+    /// The moments of sixteen elements.
     #[inline(always)]
     fn of_vectors<T: Storage>(vectors: [[T; VECTOR_ELEMENTS]; VECTORS]) -> Self {
         const COUNT: f32 = (VECTORS * VECTOR_ELEMENTS) as f32;
@@ -99,7 +99,7 @@ impl Moments {
         }
     }
 
-    /// Of the first `count` of eight values.
+    /// The moments of the first `count` of eight values.
     #[inline(always)]
     pub(crate) fn of_first(values: &[f32; 8], count: u32) -> Self {
         if count == 0 {
@@ -127,7 +127,7 @@ impl Moments {
         }
     }
 
-    /// Of the elements of both; exactly the one if the other has none.
+    /// Combines the moments of two sets of elements. If one set is empty, the result is exactly the other.
     #[inline(always)]
     pub(crate) fn and(self, other: Self) -> Self {
         if other.count == 0.0 {
@@ -137,7 +137,7 @@ impl Moments {
             return other;
         }
         let count = self.count + other.count;
-        // Off by an ulp at most, as the rounding of what it multiplies is anyway.
+        // The error is at most an ulp, like the rounding of the product that it enters.
         let share = other.count * math::reciprocal_approx(count);
         let delta = other.mean - self.mean;
         Self {
@@ -153,13 +153,13 @@ impl Moments {
         self.m2 / self.count
     }
 
-    /// The reciprocal of the deviation, `1 / sqrt(variance + eps)`.
+    /// The reciprocal standard deviation, `1 / sqrt(variance + eps)`.
     #[inline(always)]
     pub(crate) fn rstd(self, eps: f32) -> f32 {
         math::rsqrt(self.variance() + eps)
     }
 
-    /// Those of the lane `distance` behind, or this one's where there is none.
+    /// The moments of the lane `distance` lanes up, or this lane's own if there is none.
     ///
     /// # Safety
     /// All lanes of the warp call it together.
@@ -174,7 +174,7 @@ impl Moments {
         }
     }
 
-    /// Of the elements of all lanes; lane 0 has the result.
+    /// Combines the moments of all lanes; lane 0 has the result.
     ///
     /// # Safety
     /// All lanes of the warp call it together.
@@ -189,8 +189,8 @@ impl Moments {
         all
     }
 
-    /// The same of two, as if two warps had them whose moments are then combined. Neither waits for the
-    /// other's additions.
+    /// [`of_warp`](Self::of_warp) of two sets of moments at once, then combined. The results are those of two
+    /// warps. The two chains of additions are independent, so their latencies overlap.
     ///
     /// # Safety
     /// All lanes of the warp call it together.
@@ -206,11 +206,11 @@ impl Moments {
         first.and(second)
     }
 
-    /// Of the elements of all threads of the block, of `warps` warps; thread 0 has the result.
+    /// Combines the moments of all threads of a block of `warps` warps; thread 0 has the result.
     ///
     /// # Safety
-    /// All threads of the block call it together, and `scratch` holds [`WARP_SLOT`] numbers a warp
-    /// that nobody else uses.
+    /// All threads of the block call it together. `scratch` holds [`WARP_SLOT`] numbers a warp, which nothing
+    /// else uses.
     #[inline(always)]
     pub(crate) unsafe fn of_block(self, scratch: Shared<f32>, warps: u32) -> Self {
         let thread = thread::thread_idx_x();
@@ -232,8 +232,8 @@ impl Moments {
     }
 }
 
-/// The whole aligned vectors of the elements `start..end` of a tensor: where they start and end. Up
-/// to three elements are before the first, and up to three after the last.
+/// Returns the start and end of the whole aligned vectors among the elements `start..end` of a tensor. Up to
+/// three elements precede them, and up to three follow.
 #[inline(always)]
 pub(crate) fn whole_vectors(start: usize, end: usize) -> (usize, usize) {
     let vectors_start = start.next_multiple_of(VECTOR_ELEMENTS).min(end);
@@ -242,12 +242,12 @@ pub(crate) fn whole_vectors(start: usize, end: usize) -> (usize, usize) {
 }
 
 /// The moments of thread `thread`'s share of the elements `start..end` of `x`, which `threads` threads
-/// divide. Shares consist of four consecutive elements, counted from `start`, so the bits of the moments do
-/// not depend on the position of the range. If `start` is a multiple of four, the four are a vector, and
-/// `keep` is called with each vector and its position; for other ranges it is not called.
+/// divide. Shares consist of groups of four consecutive elements, counted from `start`, so the bits of the
+/// moments do not depend on the position of the range. If `start` is a multiple of four, these groups are
+/// vectors, and `keep` is called with the position and the values of each. For other ranges it is not called.
 ///
 /// # Safety
-/// `start <= end <= x.len()`, `x` starts on 16 bytes, and `threads` is at least 3.
+/// `start <= end <= x.len()`, `x` is 16-byte aligned, and `threads` is at least 3.
 #[inline(always)]
 pub(crate) unsafe fn of_range<T: Storage>(
     x: Global<T>,
@@ -259,13 +259,13 @@ pub(crate) unsafe fn of_range<T: Storage>(
 ) -> Moments {
     let vectors_end = end - (end - start) % VECTOR_ELEMENTS;
     let step = threads * VECTOR_ELEMENTS;
-    // Equal in all threads that reduce this range.
+    // Uniform over the threads that reduce this range.
     let is_aligned = start.is_multiple_of(VECTOR_ELEMENTS);
     let apart = |at: usize| [x.load(at), x.load(at + 1), x.load(at + 2), x.load(at + 3)];
 
     let mut all = Moments::EMPTY;
     let mut at = start + thread * VECTOR_ELEMENTS;
-    // Two loops, as loads of both kinds in one take more registers.
+    // Two loops, because vector and scalar loads in one loop take more registers.
     if is_aligned {
         while at + (VECTORS - 1) * step < vectors_end {
             let mut vectors = [[T::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS];
@@ -335,14 +335,14 @@ pub(crate) unsafe fn partial(
     }
 }
 
-/// The moments of the rows `first..first + count`, each given to `done` with its index less
-/// `first`, by some thread of the block. One thread takes a row that is not split, one warp a row
-/// that is.
+/// Computes the moments of the rows `first..first + count`. For each row, one thread of the block calls
+/// `done` with the row's index less `first` and its moments. One thread takes a row that is not split, one
+/// warp a row that is.
 ///
 /// # Safety
-/// All threads of the block call it together, with equal arguments; the block has whole warps, and `partials`
-/// is `g`'s buffer of partial results, with `first + count <= g.rows`. Where these have counts, a row is in
-/// `COMBINED_BY_WARP` splits at most.
+/// All threads of the block call it together, with equal arguments. The block has whole warps. `partials` is
+/// `g`'s buffer of partial results, and `first + count <= g.rows`. If partial results are counted, a row has
+/// at most `COMBINED_BY_WARP` splits.
 #[inline(always)]
 pub(crate) unsafe fn for_each_row(
     partials: Global<f32>,
@@ -368,7 +368,8 @@ pub(crate) unsafe fn for_each_row(
         let mut split = lane;
         while split < g.splits {
             let moments = partial(partials, g, first + row as u64, split);
-            // Those with counts in the order of a launch that combines them, where a second warp has these.
+            // Counted partial results are combined in the order of the launch that combines them with two
+            // warps, of which the second has these splits.
             if g.partials.are_counted() && split >= WARP_THREADS {
                 behind = moments;
             } else {

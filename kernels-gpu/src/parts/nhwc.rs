@@ -1,7 +1,7 @@
-//! Where the threads of kernels that slide windows over channels-last tensors are, and what they read.
+//! Thread places and input rows for kernels that slide windows over channels-last tensors.
 //!
-//! A thread has a vector of channels and, one after the other, runs of outputs; `launch_config::nhwc` defines
-//! them. Neighbouring threads have neighbouring vectors, then neighbouring runs.
+//! A thread has a vector of channels and computes runs of outputs, one after another; `launch_config::nhwc`
+//! defines runs. Neighbouring threads have neighbouring vectors, then neighbouring runs.
 
 use cuda_std::global::Global;
 use cuda_std::{Storage, thread};
@@ -13,19 +13,19 @@ use super::index::div_rem;
 /// Values of neighbouring channels.
 pub(crate) type Vector = [f32; VECTOR_ELEMENTS];
 
-/// The part of a tensor that a thread's block has.
+/// The part of a tensor that a block computes.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockPlace {
     sample: usize,
     /// The block's first channel.
     pub(crate) first_channel: u32,
-    /// Its first run, and the one behind its last.
+    /// The block's first run, and the end of its runs.
     first_run: u32,
     end: u32,
 }
 
 impl BlockPlace {
-    /// Of the block that is asking.
+    /// The place of the calling block.
     ///
     /// # Safety
     /// The launch is `blocks.shape()`.
@@ -43,7 +43,7 @@ impl BlockPlace {
         }
     }
 
-    /// Of the thread that is asking, unless its vector is behind the last.
+    /// The place of the calling thread, or `None` if its vector is past the last channel.
     ///
     /// # Safety
     /// As for [`Self::of`].
@@ -69,20 +69,20 @@ impl BlockPlace {
 #[derive(Clone, Copy)]
 pub(crate) struct ThreadPlace {
     sample: usize,
-    /// The first of its channels, and its number among the block's.
+    /// The thread's first channel, and the index of that channel in the block.
     pub(crate) channel: u32,
     pub(crate) of_block: u32,
-    /// Its first run; the others are `round_runs` apart, up to `end`.
+    /// The thread's first run; its other runs follow at steps of `round_runs`, up to `end`.
     pub(crate) first_run: u32,
     pub(crate) end: u32,
 }
 
 impl ThreadPlace {
-    /// Start and length of row `row` of the sample, of rows of `columns` pixels, from the thread's channels
-    /// on; `rows` is the number of a sample's rows.
+    /// The start and length of row `row` of the sample, counted from the thread's first channel. Rows have
+    /// `columns` pixels, and a sample has `rows` rows.
     #[inline(always)]
     pub(crate) fn of_row(&self, channels: u32, rows: u32, row: u32, columns: u32) -> [usize; 2] {
-        // The product fits 32 bits: `RunBlocks::new`.
+        // `RunBlocks::new` checks that the product fits 32 bits.
         let elements = (columns * channels) as usize;
         let row = self.sample * rows as usize + row as usize;
         let channel = self.channel as usize;
@@ -93,12 +93,12 @@ impl ThreadPlace {
 /// A run of outputs.
 #[derive(Clone, Copy)]
 pub(crate) struct Run {
-    /// Slice, row and column of its first output.
+    /// Slice, row and column of the run's first output.
     pub(crate) output: [u32; 3],
-    /// Slice, row and column of the first element of that output's window: below zero, wrapped, in the
-    /// padding.
+    /// Slice, row and column of the first element of that output's window. A negative position, in the
+    /// padding, wraps around.
     pub(crate) input: [u32; 3],
-    /// How many outputs of it the row has.
+    /// The number of its outputs that exist in the row.
     pub(crate) len: u32,
 }
 
@@ -106,7 +106,7 @@ impl Run {
     /// Run `number` of a sample, for outputs of the extents `output`.
     ///
     /// # Safety
-    /// The extents are those of `blocks`, and the number is less than `blocks.sample_runs`.
+    /// The extents are those of `blocks`, and `number` is less than `blocks.sample_runs`.
     #[inline(always)]
     pub(crate) unsafe fn of(
         blocks: &RunBlocks,
@@ -133,15 +133,16 @@ impl Run {
 pub(crate) struct InputRow<T> {
     values: Global<T>,
     channels: u32,
-    /// Its columns; a row of the padding has none.
+    /// Columns of the row; 0 for a row in the padding.
     pub(crate) columns: u32,
 }
 
 impl<T: Storage> InputRow<T> {
-    /// Row `h` of slice `d` of the place's sample, for inputs of these extents. Below zero they have wrapped.
+    /// Row `h` of slice `d` of the place's sample, for inputs of these extents. Negative `d` and `h` wrap
+    /// around.
     ///
     /// # Safety
-    /// `x` has the samples of which the place has one.
+    /// `x` has the place's sample.
     #[inline(always)]
     pub(crate) unsafe fn of(
         x: Global<T>,
@@ -163,13 +164,13 @@ impl<T: Storage> InputRow<T> {
     /// The values of column `w`.
     ///
     /// # Safety
-    /// It is less than `self.columns`.
+    /// `w` is less than `self.columns`.
     #[inline(always)]
     pub(crate) unsafe fn load(&self, w: u32) -> Vector {
         T::to_f32_vector(self.load_vec(w))
     }
 
-    /// The same as they are stored.
+    /// The values of column `w` in their storage type.
     ///
     /// # Safety
     /// As for [`Self::load`].
@@ -178,10 +179,10 @@ impl<T: Storage> InputRow<T> {
         self.values.load_vec_readonly((w * self.channels) as usize)
     }
 
-    /// The same, or `outside` for a column of the padding. In front of the input columns have wrapped.
+    /// The values of column `w`, or `outside` for a column in the padding. Negative columns wrap around.
     ///
     /// # Safety
-    /// The tensor's values do not change.
+    /// The tensor's values do not change during the kernel.
     #[inline(always)]
     pub(crate) unsafe fn load_or(&self, w: u32, outside: f32) -> Vector {
         if w < self.columns {

@@ -3,16 +3,16 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16};
 
-/// An element type of which threads hold pairs as they were loaded: in half of the registers that their
-/// values take, where they have 16 bits.
+/// An element type whose pairs threads hold as loaded. For 16-bit types, a pair then takes one register
+/// instead of two.
 pub(crate) trait Pair: Storage {
-    /// A pair as it was loaded.
+    /// A pair in its loaded form.
     type Raw: Copy;
 
     /// Two zeros.
     const ZERO: Self::Raw;
 
-    /// The elements `at` and `at + 1`.
+    /// Loads the elements `at` and `at + 1`.
     ///
     /// # Safety
     /// As for [`Global::load_vec_readonly`].
@@ -27,7 +27,7 @@ pub(crate) trait Pair: Storage {
         to.store_vec(at, Self::from_f32_pair(values));
     }
 
-    /// Both values.
+    /// Converts a loaded pair to f32.
     fn values(raw: Self::Raw) -> [f32; 2];
 }
 

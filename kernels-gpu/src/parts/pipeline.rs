@@ -1,4 +1,4 @@
-//! Pipelines of stages in shared memory: their barriers, and the state of whoever walks through them.
+//! Pipelines of stages in shared memory: their barriers, and the state of a producer or consumer.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::opaque;

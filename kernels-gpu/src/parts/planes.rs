@@ -1,7 +1,7 @@
-//! Norm and scale, or prelu, of the planes that a block touches, in shared memory.
+//! Norm and scale (or PReLU) parameters of the planes that a block touches, in shared memory.
 //!
 //! One thread computes a plane's parameters (mean, factor, bias, scale or slope) once for the block. The
-//! other threads load them as one vector of 16 bytes.
+//! other threads load them as one 16-byte vector.
 
 use cuda_std::Storage;
 use cuda_std::global::Global;
@@ -14,12 +14,12 @@ use crate::parts::index::{div_rem, div_rem_u64};
 use crate::parts::map::{PlaneMap, is_not_infinite, multiply};
 use crate::parts::moments::{self, Moments};
 
-/// The tensors that a norm and the scales around it take their parameters from. All but `partials` may be
-/// null. `weight` and `bias` are of the geometry's `affine_type`.
+/// The parameter tensors of a norm and of the scales before and after it. All but `partials` may be null.
+/// `weight` and `bias` have the geometry's `affine_type`.
 ///
-/// Factors `before` a norm of each channel are folded into the norm's factor. Mean and variance are then
-/// those of the unscaled values: `norm(m x) = (x - mean) * [m / sqrt(m² variance + eps)]`, for any `m`, 0
-/// included.
+/// `before` has factors that multiply each channel before the norm; they are folded into the norm's factor.
+/// Mean and variance are then those of the unscaled values:
+/// `norm(m x) = (x - mean) * [m / sqrt(m² variance + eps)]`, for any `m`, including 0.
 #[derive(Clone, Copy)]
 pub(crate) struct NormTensors<T> {
     pub(crate) partials: *const f32,
@@ -30,10 +30,10 @@ pub(crate) struct NormTensors<T> {
     pub(crate) behind: Behind,
 }
 
-/// How the values of `scale` are applied.
+/// The application of `scale` after the norm: factors or PReLU slopes.
 #[derive(Clone, Copy)]
 pub(crate) struct Behind {
-    /// Larger values are not scaled: infinity for factors, 0 for slopes.
+    /// Values above this bound are not scaled. It is infinity for factors and 0 for slopes.
     pub(crate) multiplied_to: f32,
     /// Stride from a channel's value to the next channel's: 1, or 0 if all channels share one.
     pub(crate) step: u32,
@@ -47,7 +47,7 @@ impl Behind {
     };
 }
 
-/// Element `at` of a norm's weight or bias, which has `len` elements of the type that `of` names.
+/// Loads element `at` of a norm's weight or bias, which has `len` elements of f32 or of `T`, as `of` says.
 ///
 /// # Safety
 /// `values` has `len` elements of that type.
@@ -90,15 +90,15 @@ pub(crate) struct Planes {
 }
 
 impl Planes {
-    /// Copies the parameters of `count` planes, from number `first` on, into dynamic shared memory. All
-    /// threads meet at one barrier, and at one before it if statistics are in splits.
+    /// Computes the parameters of `count` planes, from plane `first` on, into dynamic shared memory. All
+    /// threads meet at one barrier, and at one before it if statistics are split.
     ///
     /// # Safety
-    /// All threads of the block call it together, with equal arguments. The planes belong to rows of `g`;
-    /// `partials` is the statistics kernel's output for these, and `weight` and `bias`, where `g` says that
-    /// they exist, and `before` and `scale`, if they are not null, have `g.channels` elements, `scale` one
-    /// where its step is 0; `before` is null unless rows are channels. The launch has `g.staged_bytes` for as
-    /// many planes.
+    /// All threads of the block call it together, with equal arguments. The planes belong to rows of `g`, and
+    /// `partials` is the statistics kernel's output for these. `weight` and `bias`, if `g` marks them as
+    /// present, and `before` and `scale`, if they are not null, have `g.channels` elements; `scale` has one
+    /// if its step is 0. `before` is null unless each row is one channel. The launch has `g.staged_bytes` of
+    /// dynamic shared memory for `count` planes.
     #[inline(always)]
     pub(crate) unsafe fn stage<T: Storage>(
         g: &NormGeometry,
@@ -122,7 +122,8 @@ impl Planes {
             m * math::rsqrt(math::fma(m * m, moments.variance(), g.eps))
         };
 
-        // The launch chooses the number of splits. Rows are combined once, not once for each of their planes.
+        // The number of splits is uniform over the launch. Each row is combined once, not once for each of
+        // its planes.
         let combined = if g.splits == 1 {
             None
         } else {
@@ -143,7 +144,7 @@ impl Planes {
             Some(combined)
         };
 
-        // Most threads have no plane, and divide nothing.
+        // Most threads have no plane and skip the divisions.
         let mut plane = thread::thread_idx_x();
         if plane < count {
             let (first_row, before) = div_rem_u64(first, g.row_channels as u64);
@@ -172,7 +173,7 @@ impl Planes {
                 } else {
                     of_channel(tensors.scale, channel * tensors.behind.step)
                 };
-                // A weight of 1 leaves every bit of the other factor.
+                // A weight of 1 does not change the other factor.
                 let at = plane * PLANE_ELEMENTS as u32;
                 staged.store_vec(at, [mean, rstd * weight, bias, scale]);
                 plane += thread::block_dim_x();

@@ -3,8 +3,8 @@
 //! A list is interpreted step by step. All threads take the same branches, and each step is applied to
 //! several values, which share the cost of its branch.
 //!
-//! A new function is an arm of `step`. Relative errors are a few ulps of f32 everywhere, or `2^-16` where
-//! results are stored in 16 bits; `exponential` says how.
+//! A new function is an arm of `step`. Relative errors are a few ulps of f32 everywhere, or `2^-16` for
+//! results that are stored in 16 bits; see `exponential`.
 
 use cuda_std::global::Global;
 use cuda_std::math::{self, fma};
@@ -17,29 +17,29 @@ use super::exponential::{Exponential, exp_less_one, ln_of_one_and, scaled_tail, 
 use super::map::clamp;
 use super::unroll::unroll;
 
-/// Limit of the values that a list is applied to at a time.
+/// The most values that a list is applied to at a time.
 const MAX_VALUES: usize = 16;
 
-/// What a kernel applies. Which of the two it is, is known when the kernel is compiled.
+/// The list of a kernel. The variant is a compile-time constant of each kernel.
 #[derive(Clone, Copy)]
 pub(crate) enum List<'a, T> {
     Functions(&'a PointwiseList),
     WithResidual(&'a OperandList, Global<T>),
 }
 
-/// Where lists keep a value for later steps.
+/// Storage for the value that a list keeps for later steps.
 pub(crate) trait Keeps<const N: usize> {
-    /// Keeps values, in the place of those kept before.
+    /// Keeps values, which replace the values kept before.
     fn keep(&mut self, values: [f32; N]);
 
-    /// The values that are kept; none where lists keep nothing.
+    /// The kept values, or `None` if lists keep nothing.
     fn kept(&self) -> Option<[f32; N]>;
 }
 
-/// Keeps nothing.
+/// Storage for lists that keep nothing.
 pub(crate) struct KeepsNothing;
 
-/// Keeps values in as many registers.
+/// Keeps one value in a register for each value of the list.
 pub(crate) struct InRegisters<const N: usize>(pub(crate) [f32; N]);
 
 impl<const N: usize> Keeps<N> for KeepsNothing {
@@ -64,7 +64,7 @@ impl<const N: usize> Keeps<N> for InRegisters<N> {
     }
 }
 
-/// Applies a list to values, for results that are stored as `T`.
+/// Applies a list to values whose results are stored as `T`.
 ///
 /// All threads of a warp should call it together with the same list; threads of different warps need not.
 #[inline(always)]
@@ -81,8 +81,8 @@ pub(crate) fn apply<T: Storage, const N: usize>(
     values
 }
 
-/// The same of a list with operands: residuals of the values, and what gives the gain and the shift of each
-/// when they are wanted; none that the caller's lists do not have. They keep values in `keeps`.
+/// [`apply`] for a list with operands: a residual of each value, and a function that returns the gain and the
+/// shift of each. An operand is `None` if the caller's lists never have it. The list keeps values in `keeps`.
 #[inline(always)]
 pub(crate) fn apply_with<T: Storage, const N: usize>(
     list: &OperandList,
@@ -115,8 +115,8 @@ pub(crate) fn apply_with<T: Storage, const N: usize>(
         }
         let mut next = nth(&list.functions, at as usize);
         if residual.is_some() {
-            // Loaded with the others: a load behind the branches would be by one of eight addresses, for
-            // which the list would be copied to local memory.
+            // Loaded together with the other attributes. A load after the branches would use one of eight
+            // addresses, for which the compiler would copy the list to local memory.
             next.attributes[2] = f32::from_bits(opaque::to_compiler(next.attributes[2].to_bits()));
         }
         values = step::<T, N, _>(next, values, &mut keeps);
@@ -124,7 +124,7 @@ pub(crate) fn apply_with<T: Storage, const N: usize>(
     }
 }
 
-/// The same of a list without gain and shift.
+/// [`apply_with`] for a list without gain and shift.
 #[inline(always)]
 pub(crate) fn apply_with_residual<T: Storage, const N: usize>(
     list: &OperandList,
@@ -136,8 +136,8 @@ pub(crate) fn apply_with_residual<T: Storage, const N: usize>(
     apply_with::<T, N>(list, values, Some(residual), none, keeps)
 }
 
-/// Step number `at`, by a branch: an array that is indexed by a variable would be copied to each thread's
-/// local memory.
+/// Returns step `at` through branches: an array with a variable index would be copied to each thread's local
+/// memory.
 #[inline(always)]
 fn nth(list: &PointwiseList, at: usize) -> Step {
     const { assert!(MAX_STEPS == 8) };
@@ -154,7 +154,7 @@ fn nth(list: &PointwiseList, at: usize) -> Step {
     }
 }
 
-/// The values after a step. On hosts one copy of it is enough.
+/// Applies one step to the values. It is not inlined on hosts, where one copy is enough.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 fn step<T: Storage, const N: usize, K: Keeps<N>>(
@@ -173,7 +173,7 @@ fn step<T: Storage, const N: usize, K: Keeps<N>>(
         Function::Tanh => each(values, tanh),
         Function::Hardswish => each(values, hardswish),
         Function::Elu => each(values, |x| {
-            // Before it is known whether it is wanted: without a branch.
+            // Computed unconditionally, which avoids a branch.
             let below = exp_less_one(x) * a;
             if x > 0.0 { x } else { below }
         }),
@@ -192,7 +192,7 @@ fn step<T: Storage, const N: usize, K: Keeps<N>>(
     }
 }
 
-/// What `f` makes of each and the one that is kept of it. Lists that keep nothing have no such step.
+/// Applies `f` to each value and its kept value. Lists that keep nothing have no such step.
 #[inline(always)]
 fn of_kept<const N: usize>(
     values: [f32; N],
@@ -205,7 +205,7 @@ fn of_kept<const N: usize>(
     }
 }
 
-/// What an operation makes of values and of as many others, its second operands.
+/// Applies an operation to values, with `others` as its second operands.
 #[inline(always)]
 fn with_others<const N: usize>(
     operation: ArithmeticOp,
@@ -220,7 +220,7 @@ fn with_others<const N: usize>(
     }
 }
 
-/// What `f` makes of each and the other at its place.
+/// Applies `f` to each value and its counterpart in `others`.
 #[inline(always)]
 fn both<const N: usize>(
     mut values: [f32; N],
@@ -236,7 +236,7 @@ fn both<const N: usize>(
     values
 }
 
-/// What `f` makes of each.
+/// Applies `f` to each value.
 #[inline(always)]
 fn each<const N: usize>(mut values: [f32; N], f: impl Fn(f32) -> f32) -> [f32; N] {
     const { assert!(N <= MAX_VALUES) };
@@ -248,7 +248,7 @@ fn each<const N: usize>(mut values: [f32; N], f: impl Fn(f32) -> f32) -> [f32; N
     values
 }
 
-/// `x` times the share that belongs to it: `above` where `x >= 0`, else `below` times the exponential.
+/// `x` times a share: `above` if `x >= 0`, else `below` times the exponential.
 #[inline(always)]
 fn share(x: f32, exponential: Exponential, above: f32, below: f32) -> f32 {
     if x < 0.0 {
@@ -270,7 +270,7 @@ fn sigmoid<T: Storage>(x: f32) -> f32 {
     }
 }
 
-/// `x / (1 + e^-x)`; of minus infinity NaN, as of a product with 0.
+/// `x / (1 + e^-x)`. Minus infinity gives NaN, like its product with 0.
 #[inline(always)]
 pub(crate) fn silu<T: Storage>(x: f32) -> f32 {
     let exponential = Exponential::of::<T>(-math::abs(x));
@@ -278,12 +278,12 @@ pub(crate) fn silu<T: Storage>(x: f32) -> f32 {
     share(x, exponential, above, above)
 }
 
-/// `x` times the part of a normal distribution below it.
+/// `x` times the cumulative distribution function of the standard normal distribution.
 #[inline(always)]
 fn gelu<T: Storage>(x: f32) -> f32 {
     let magnitude = math::abs(x);
     let exponential = Exponential::of_product::<T>(magnitude, -0.5 * magnitude, NOTHING);
-    // Further out the exponential is 0, but infinity less infinity would not be.
+    // Beyond 16 the exponential is 0, but an infinite magnitude would give infinity less infinity.
     let tail = scaled_tail(math::min(magnitude, 16.0));
     share(x, exponential, fma(-exponential.value(), tail, 1.0), tail)
 }
@@ -291,12 +291,12 @@ fn gelu<T: Storage>(x: f32) -> f32 {
 /// `x * (1 + tanh(u)) / 2` with `u = sqrt(2 / pi) * (x + 0.044715 x^3)`, which is `x / (1 + e^(-2 u))`.
 #[inline(always)]
 fn gelu_tanh<T: Storage>(x: f32) -> f32 {
-    /// `2 sqrt(2 / pi)`: a multiple of 2^-20, and the rest.
+    /// `2 sqrt(2 / pi)`: a multiple of 2^-20, and the remainder.
     const LINEAR: [f32; 2] = [1.595_768_9, 1.930_779e-7];
-    /// 0.044715 times that, and what rounding to f32 takes from it.
+    /// 0.044715 times that constant, and its rounding error in f32.
     const CUBIC: [f32; 2] = [0.071_354_814, 2.398_832_5e-9];
-    // 2 u / x, in two parts. What the second subtracts is exact as long as the sum is below 16, and e^(-2 u)
-    // is 0 above.
+    // `2 u / x` in two parts. The difference in the second part is exact while the sum is below 16; above,
+    // e^(-2 u) is 0.
     let square = x * x;
     let factor = fma(CUBIC[0], square, LINEAR[0]);
     let lost = fma(CUBIC[0], square, LINEAR[0] - factor);
@@ -308,14 +308,14 @@ fn gelu_tanh<T: Storage>(x: f32) -> f32 {
     share(x, exponential, above, above)
 }
 
-/// `(1 - e^(-2 x)) / (1 + e^(-2 x))` for the magnitude, with the sign.
+/// `(1 - e^(-2 x)) / (1 + e^(-2 x))` of the magnitude, with the sign of `x`.
 #[inline(always)]
 fn tanh(x: f32) -> f32 {
     let less_one = exp_less_one(-2.0 * math::abs(x));
     with_sign(less_one * math::reciprocal_normal(less_one + 2.0), x)
 }
 
-/// `x` times its hardsigmoid; of minus infinity NaN.
+/// `x` times its hardsigmoid. Minus infinity gives NaN.
 #[inline(always)]
 pub(crate) fn hardswish(x: f32) -> f32 {
     x * hardsigmoid(x)
@@ -328,7 +328,7 @@ fn hardsigmoid(x: f32) -> f32 {
     clamp(bounds, x + 3.0) * (1.0 / 6.0)
 }
 
-/// `ln(1 + e^(beta x)) / beta`, and `x` itself where `beta x` is above the threshold.
+/// `ln(1 + e^(beta x)) / beta`, or `x` if `beta x` is above the threshold.
 #[inline(always)]
 fn softplus<T: Storage>(x: f32, beta: f32, threshold: f32, beta_reciprocal: f32) -> f32 {
     let product = x * beta;
@@ -338,8 +338,8 @@ fn softplus<T: Storage>(x: f32, beta: f32, threshold: f32, beta_reciprocal: f32)
     if product > threshold { x } else { value }
 }
 
-/// `x tanh(ln(1 + e^x))`, in which the hyperbolic tangent is `(1 + 2 e) / (1 + 2 e + 2 e^2)` with `e = e^-x`,
-/// and `e (e + 2) / (e (e + 2) + 2)` with `e = e^x`; of minus infinity NaN.
+/// `x tanh(ln(1 + e^x))`. The hyperbolic tangent is `(1 + 2 e) / (1 + 2 e + 2 e^2)` with `e = e^-x`, or
+/// `e (e + 2) / (e (e + 2) + 2)` with `e = e^x`. Minus infinity gives NaN.
 #[inline(always)]
 fn mish<T: Storage>(x: f32) -> f32 {
     let exponential = Exponential::of::<T>(-math::abs(x));
@@ -354,5 +354,5 @@ fn mish<T: Storage>(x: f32) -> f32 {
     share(x, exponential, quotient, quotient)
 }
 
-/// Changes no number that it is added to.
+/// A summand that changes no number, not even -0.
 const NOTHING: f32 = -0.0;

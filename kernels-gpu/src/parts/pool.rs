@@ -1,15 +1,14 @@
 //! The loop of every kernel that takes the maximum over windows.
 //!
-//! What is taken of a window are its smallest and its largest element, as they are stored; the map is applied
-//! to these two. Where they do not decide (see [`PlaneMap::extremes_decide`]), or there are none, each
-//! element is mapped, the slow way.
+//! Of each window the kernel finds the smallest and the largest stored element, and applies the map to these
+//! two. Where they do not decide the result (see [`PlaneMap::extremes_decide`]), or the window has no
+//! elements, a slow path maps each element.
 //!
 //! *Mapping*: a thread has four windows, in one of two ways that the launch chooses
-//! (`launch_config::max_pool2d`). Windows apart go through their elements side by side, so that four loads
-//! are in flight at a time; elements in the padding are not loaded and compared: their place is taken by the
-//! first element of the plane, and the result of that comparison is dropped. A stack is unrolled, and has
-//! neither tests nor padding: rows and columns that are not in the input are those next to them, which the
-//! window has already. *Barriers*: those of making the map.
+//! (`launch_config::max_pool2d`). Separate windows are processed side by side, so that four loads are in
+//! flight. For an element in the padding, the thread loads the first element of the plane and drops it. A
+//! stack of windows is unrolled, and has neither bounds tests nor padding: rows and columns outside the input
+//! are clamped to their neighbours, which the window already contains. *Barriers*: those of `make_map`.
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
@@ -22,7 +21,7 @@ use crate::parts::index::NearSegments;
 use crate::parts::map::{PlaneMap, clamp};
 use crate::parts::unroll::unroll;
 
-/// The smallest and the largest of some elements; both NaN if one is.
+/// The smallest and the largest of a set of elements; both NaN if one is.
 #[derive(Clone, Copy)]
 struct Extremes<T> {
     smallest: T,
@@ -30,7 +29,7 @@ struct Extremes<T> {
 }
 
 impl<T: Storage> Extremes<T> {
-    /// Of no elements.
+    /// The extremes of no elements.
     #[inline(always)]
     fn none() -> Self {
         Self {
@@ -39,13 +38,13 @@ impl<T: Storage> Extremes<T> {
         }
     }
 
-    /// Whether they are of no elements: of all others the smallest is not above the largest.
+    /// Whether these are the extremes of no elements: only then is the smallest above the largest.
     #[inline(always)]
     fn are_none(self) -> bool {
         self.smallest.to_f32() > self.largest.to_f32()
     }
 
-    /// Of three elements.
+    /// The extremes of three elements.
     #[inline(always)]
     fn of([a, b, c]: [T; 3]) -> Self {
         Self {
@@ -54,7 +53,7 @@ impl<T: Storage> Extremes<T> {
         }
     }
 
-    /// Of the elements of both.
+    /// Combines the extremes of two sets.
     #[inline(always)]
     fn and(self, other: Self) -> Self {
         Self {
@@ -69,18 +68,18 @@ impl<T: Storage> Extremes<T> {
 struct Window {
     /// Index of the plane's first element.
     plane: usize,
-    /// Row and column of the window's first element; below zero, wrapped, in the padding.
+    /// Row and column of the window's first element. A negative position, in the padding, wraps around.
     h: u32,
     w: u32,
 }
 
-/// Clamps the maxima of the mapped elements of the block's windows. `make_map` is given the block's first
-/// plane and the number of its planes.
+/// Computes the maxima of the mapped elements of the block's windows, and clamps them. `make_map` takes the
+/// block's first plane and its number of planes.
 ///
 /// # Safety
-/// All threads of the block call it, so that `make_map` may have barriers. `x` has `g.planes` planes of
-/// `g.h * g.w` elements, `y` as many of `g.p * g.q`; the extents are positive and the planes have less than
-/// 2^31 elements; `g` is planned.
+/// All threads of the block call it, so `make_map` may have barriers. `x` has `g.planes` planes of
+/// `g.h * g.w` elements, `y` as many of `g.p * g.q`. The extents are positive, the planes have less than 2^31
+/// elements, and `g` is planned.
 #[inline(always)]
 pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     x: *const T,
@@ -100,10 +99,10 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     let map = make_map(segments.first, segments.locate(span - 1).0 + 1);
     let thread = thread::thread_idx_x();
 
-    // Plane of task `local` of the block, after the block's first one; row and column of its first output.
+    // Plane of task `local`, relative to the block's first plane, and row and column of its first output.
     let locate = |local: u32| {
         let (plane, position) = segments.position(local);
-        // A plane has less than 2^31 outputs, so no more tasks.
+        // A plane has less than 2^31 outputs, and no more tasks than outputs.
         let (row, q) = g.columns.div_rem(position as u32, math::high_word);
         (plane, row, q)
     };
@@ -116,8 +115,8 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
         let plane = (segments.first as usize + plane as usize) * plane_outputs;
         plane + p as usize * g.q as usize + q as usize
     };
-    // The element of a window that is `r` rows and `s` columns from its first, or another one of the plane,
-    // and whether it is in the input.
+    // The element `r` rows and `s` columns after the window's first, and whether it is in the input. Outside
+    // the input, it is another element of the plane.
     let element = |window: Window, r: u32, s: u32| {
         let h = window.h.wrapping_add(r * g.dilation_h);
         let w = window.w.wrapping_add(s * g.dilation_w);
@@ -154,7 +153,7 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
             let (plane, stack, q) = locate(task);
             let p = stack * OUTPUTS_PER_THREAD as u32;
             let first = window(plane, p, q);
-            // At most one before the input, and no window begins behind it.
+            // A window starts at most one row or column before the input, and never after it.
             let (h, w) = (first.h as i32, first.w as i32);
             let last = [g.h as i32 - 1, g.w as i32 - 1];
             let columns = [w.max(0), (w + 1).min(last[1]), (w + 2).min(last[1])];
@@ -192,7 +191,7 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
         return;
     }
 
-    // Past the end the last output is computed once more, and not stored.
+    // Past the end, the last output is computed again and not stored.
     let nth = |o: u32| (thread + o * BLOCK_THREADS).min(span - 1);
     let mut windows = [Window {
         plane: 0,
@@ -234,7 +233,7 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
         let value = decided(params, extremes[o]);
         let local = thread + o as u32 * BLOCK_THREADS;
         if local < span {
-            // A task is an output.
+            // Each task is one output here.
             y.store(start as usize + local as usize, value);
         }
     });

@@ -1,40 +1,40 @@
-//! What reductions make of several values.
+//! The operations of reductions.
 //!
-//! A new operation is a type here, and an instance in `of_each_operation!`. Its definition for values in any
-//! order is `op_spec::ReductionOp`, whose name the instance has.
+//! A new operation is a type in this module and an instance in `of_each_operation!`. `op_spec::ReductionOp`
+//! defines it for values in any order, under the name of the instance.
 
 use cuda_std::math;
 
 use crate::parts::exponential::{Exponential, ln_from_one};
 
-/// An operation on several values.
+/// A reduction of several values.
 pub(crate) trait ReductionOperation {
-    /// What is known of some values.
+    /// The partial result of a set of values.
     type State: Copy;
 
-    /// Of no values.
+    /// The state of no values.
     const NONE: Self::State;
 
-    /// Of one more value.
+    /// Adds a value to a state.
     fn and_value(state: Self::State, value: f32) -> Self::State;
 
-    /// Of the values of both.
+    /// Combines two states.
     fn and(a: Self::State, b: Self::State) -> Self::State;
 
-    /// The state whose numbers are what `of` makes of this one's, such as another lane's.
+    /// Applies `of` to each number of a state, for example to fetch another lane's.
     fn map(state: Self::State, of: impl Fn(f32) -> f32) -> Self::State;
 
-    /// A value that stands for all of them in a further step.
+    /// One value that represents the state in a further step.
     fn partial(state: Self::State) -> f32;
 
-    /// The result, of a mean by this divisor.
+    /// The result; a mean divides by the divisor.
     #[inline(always)]
     fn finish(state: Self::State, _divisor: f32) -> f32 {
         Self::partial(state)
     }
 }
 
-/// Operations whose state is a value.
+/// Operations whose state is a single value.
 macro_rules! of_values {
     ($(
         $(#[$doc:meta])*
@@ -78,18 +78,18 @@ macro_rules! of_values {
 }
 
 of_values! {
-    /// The largest; NaN wins.
+    /// The maximum; NaN wins.
     Max from f32::NEG_INFINITY, |a, b| math::max_nan(a, b);
-    /// The smallest; NaN wins.
+    /// The minimum; NaN wins.
     Min from f32::INFINITY, |a, b| math::min_nan(a, b);
     /// The sum.
     Sum from 0.0, |a, b| a + b;
-    /// The sum, divided by how many values there are.
+    /// The sum, divided by the number of values.
     Mean from 0.0, |a, b| a + b, |combined, divisor| combined / divisor;
 }
 
-/// The logarithm of the sum of exponentials: the largest value, and the sum of `e^(x - largest)`, of which
-/// each larger value rescales the sum. Both values infinite and of one sign count as equal.
+/// The logarithm of the sum of exponentials. The state is the largest value and the sum of `e^(x - largest)`,
+/// which each larger value rescales. Two infinities of the same sign count as equal.
 pub(crate) struct LogSumExp;
 
 impl LogSumExp {
@@ -136,8 +136,8 @@ impl ReductionOperation for LogSumExp {
     }
 }
 
-/// A kernel with an instance of its parameter `O` for each operation, or for each whose state is a value: the
-/// fusions have no registers for more.
+/// Defines a kernel with an instance of its parameter `O` for each operation, or (`of values`) for each
+/// operation whose state is a single value: the fusions have no registers for more.
 macro_rules! of_each_operation {
     (
         $(#[doc = $doc:expr])*

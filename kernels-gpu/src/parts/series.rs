@@ -1,4 +1,4 @@
-//! The values along an axis, which threads of a block share and keep in registers.
+//! The values along an axis (a series), which threads of a block share and hold in registers.
 
 use core::mem::size_of;
 
@@ -15,7 +15,7 @@ use crate::parts::pointwise::{KeepsNothing, apply_with};
 use crate::parts::store::GainAndShift;
 use crate::parts::unroll::unroll;
 
-/// The vectors that a thread holds.
+/// Vectors of a thread.
 const VECTORS: u32 = HELD as u32 / VECTOR;
 
 const VECTOR: u32 = VECTOR_ELEMENTS as u32;
@@ -24,20 +24,20 @@ const VECTOR: u32 = VECTOR_ELEMENTS as u32;
 #[derive(Clone, Copy)]
 pub(crate) struct Series<'a> {
     pub(crate) g: &'a SeriesGeometry,
-    /// The series, or the last one for threads that have none and store nothing.
+    /// The index of the series. Threads without a series get the last one and store nothing.
     number: u64,
     is_stored: bool,
-    /// Its first value in the tensor.
+    /// The index of the series' first value in the tensor.
     first: u64,
-    /// The index in the series of the thread's first value, and the distance of the four values from there
-    /// on: its threads take four values in turn, or one.
+    /// The index in the series of the thread's first value, and the stride of its first four values. The
+    /// threads of a series take four values in turn, or one.
     start: u32,
     unit: u32,
-    /// Whether four values are a vector in memory.
+    /// Whether four consecutive values are a vector in memory.
     in_vectors: bool,
 }
 
-/// What a list takes besides values. The pointers of what it does not have may be null.
+/// The operands of a list. Pointers of absent operands may be null.
 #[derive(Clone, Copy)]
 pub(crate) struct Operands<'a, T> {
     pub(crate) list: &'a OperandList,
@@ -84,7 +84,7 @@ impl<'a> Series<'a> {
         (self.g.series * self.g.count as u64) as usize
     }
 
-    /// The index in the series of value `i` of the thread's in a batch; beyond its end there is none.
+    /// The index in the series of the thread's value `i` of a batch. It may be past the end.
     #[inline(always)]
     fn index(&self, batch: u32, i: usize) -> u32 {
         let i = i as u32;
@@ -92,30 +92,31 @@ impl<'a> Series<'a> {
         self.start + vector * (VECTOR * self.g.threads) + i % VECTOR * self.unit
     }
 
-    /// Whether the thread has value `i` of a batch, or one behind it.
+    /// Whether the series has the thread's value `i` of a batch.
     #[inline(always)]
     pub(crate) fn has(&self, batch: u32, i: usize) -> bool {
         self.index(batch, i) < self.g.count
     }
 
-    /// Whether four values are a vector in memory. Asked each time: loops would else be written out for
-    /// either.
+    /// Whether four values are a vector in memory. Opaque at each call: otherwise the compiler would
+    /// duplicate the loops for both cases.
     #[inline(always)]
     fn in_vectors(&self) -> bool {
         opaque::to_compiler(u32::from(self.in_vectors)) != 0
     }
 
-    /// Value `index` of the series in the tensor.
+    /// The index in the tensor of value `index` of the series.
     #[inline(always)]
     fn at(&self, index: u32) -> usize {
         (self.first + index as u64 * self.g.inner as u64) as usize
     }
 
-    /// The thread's values in a batch, from number `start` on; `absent` for those beyond the series' end.
+    /// Loads the thread's values of a batch, from number `start` on; `absent` for values past the end of the
+    /// series.
     ///
     /// # Safety
-    /// `x` has [`elements`](Self::elements) elements and starts on 16 bytes. `N` and `start` are whole
-    /// vectors.
+    /// `x` has [`elements`](Self::elements) elements and is 16-byte aligned. `N` and `start` are multiples of
+    /// a vector's elements.
     #[inline(always)]
     unsafe fn part<T: Storage, const N: usize>(
         &self,
@@ -150,10 +151,10 @@ impl<'a> Series<'a> {
         values
     }
 
-    /// The thread's values in a batch; `absent` for those beyond the series' end.
+    /// Loads all of the thread's values of a batch; `absent` for values past the end of the series.
     ///
     /// # Safety
-    /// `x` has [`elements`](Self::elements) elements and starts on 16 bytes.
+    /// `x` has [`elements`](Self::elements) elements and is 16-byte aligned.
     #[inline(always)]
     pub(crate) unsafe fn load<T: Storage>(
         &self,
@@ -164,11 +165,11 @@ impl<'a> Series<'a> {
         self.part::<T, HELD>(x, batch, 0, absent)
     }
 
-    /// The thread's `N` values in a batch, from number `start` on, of an array that has one for each index of
-    /// the series; `absent` for those beyond its end.
+    /// Loads `N` values from number `start` on, for the thread's indices of a batch, from an array with one
+    /// value for each index of the series; `absent` past its end.
     ///
     /// # Safety
-    /// `values` has `g.count` elements. `N` and `start` are whole vectors.
+    /// `values` has `g.count` elements. `N` and `start` are multiples of a vector's elements.
     #[inline(always)]
     pub(crate) unsafe fn of_indices<T: Storage, const N: usize>(
         &self,
@@ -203,10 +204,11 @@ impl<'a> Series<'a> {
         of_indices
     }
 
-    /// What `combine` makes of a number of each thread of the series, the same in all of them.
+    /// Reduces one number of each thread of the series by `combine`. All of these threads get the same
+    /// result.
     ///
     /// # Safety
-    /// All threads of the block call it together. `meeting` has an element for each of them, which nobody
+    /// All threads of the block call it together. `meeting` has an element for each of them, which nothing
     /// else uses.
     #[inline(always)]
     pub(crate) unsafe fn together(
@@ -225,18 +227,18 @@ impl<'a> Series<'a> {
                 distance /= 2;
             }
         }
-        // The first of those in shared memory, their distance, and how many there are.
+        // First element, stride and count of the series' numbers in shared memory.
         let (first, step, count) = if g.is_of_rows() {
             (0, WARP_THREADS, g.threads / WARP_THREADS)
         } else {
             let lane = thread::thread_idx_x() & (g.block_series - 1);
             (lane, g.block_series, g.threads)
         };
-        // Equal in all threads, so the barrier is met by all or none.
+        // Uniform over the block, so either all threads reach the barrier or none.
         if count > 1 {
             meeting.store(thread::thread_idx_x(), all);
             thread::sync_threads();
-            // By halves, as lanes are combined. There are 2, 4 or 8.
+            // Combined by halves, like lanes. `count` is 2, 4 or 8.
             let of = |at: u32| meeting.load(first + at * step);
             let half = |at: u32| combine(of(at), of(at + count / 2));
             let quarter = |at: u32| match count {
@@ -251,12 +253,12 @@ impl<'a> Series<'a> {
         all
     }
 
-    /// Stores what `map` makes of the thread's values in a batch, and then the list. `map` takes some of them
-    /// and the number of the first.
+    /// Applies `map` and then the list to the thread's values of a batch, and stores the results. `map` takes
+    /// some of the values and the number of the first.
     ///
     /// # Safety
-    /// `y` and the residual, if the list has it, have [`elements`](Self::elements) elements and start on 16
-    /// bytes. Gain and shift have a value for each channel, if the list has them.
+    /// `y` and the residual, if the list has it, have [`elements`](Self::elements) elements and are 16-byte
+    /// aligned. Gain and shift have a value for each channel, if the list has them.
     #[inline(always)]
     pub(crate) unsafe fn store<T: Storage>(
         &self,
@@ -269,7 +271,7 @@ impl<'a> Series<'a> {
         let (g, list) = (self.g, operands.list);
         let mut rest = values;
         let mut start = 0;
-        // A few at a time, since the list's code is written out for every value.
+        // A few values at a time, because the list's code is unrolled for every value.
         while start < HELD && self.is_stored && self.has(batch, start) {
             opaque::not_unrolled();
             let mut some = [0.0; MAPPED];
@@ -328,7 +330,7 @@ impl<'a> Series<'a> {
                     });
                 }
             });
-            // An array that is indexed by a variable would be in local memory.
+            // Rotated by constants: an array with a variable index would be in local memory.
             let taken = rest;
             unroll!(16, |i| {
                 rest[i] = taken[i + MAPPED];

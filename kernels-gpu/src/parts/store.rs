@@ -1,4 +1,4 @@
-//! The epilogue of a convolution without a norm that is applied to its f32 results before they are rounded.
+//! The epilogue of a convolution without a norm, applied to its f32 accumulators before rounding.
 
 #[cfg(hopper)]
 use core::mem::transmute_copy;
@@ -14,7 +14,7 @@ use launch_config::pointwise::OperandList;
 
 use super::map::clamp;
 
-/// The tensors of gain and shift of each channel, where there are any.
+/// The tensors of each channel's gain and shift, if there are any.
 #[derive(Clone, Copy)]
 pub(crate) struct GainAndShift {
     pub(crate) gain: *const f32,
@@ -22,14 +22,14 @@ pub(crate) struct GainAndShift {
 }
 
 impl GainAndShift {
-    /// Those of a kernel that has none.
+    /// Null tensors, for a kernel without gain and shift.
     #[cfg(hopper)]
     pub(crate) const UNUSED: Self = Self {
         gain: core::ptr::null(),
         shift: core::ptr::null(),
     };
 
-    /// Those of a channel of `channels`.
+    /// The gain and shift of a channel out of `channels`.
     ///
     /// # Safety
     /// The tensors have an element for each channel.
@@ -48,7 +48,7 @@ pub(crate) struct StoreEpilogue {
     pub(crate) epilogue: Epilogue,
 }
 
-/// What results without a norm go through: the epilogue, then the list of what it gives, which is rounded.
+/// All operations on a result without a norm: the epilogue, rounding to the storage type, then the list.
 pub(crate) struct Store<'a, T> {
     pub(crate) epilogue: StoreEpilogue,
     pub(crate) list: &'a OperandList,
@@ -56,11 +56,11 @@ pub(crate) struct Store<'a, T> {
     pub(crate) residual: *const T,
 }
 
-/// Gain and shift that change no value, not even the sign of a zero.
+/// A gain and shift that change no value, not even the sign of a zero.
 const NOTHING: [f32; 2] = [1.0, -0.0];
 
 impl StoreEpilogue {
-    /// Gain and shift of a channel of `channels`.
+    /// The gain and shift of a channel out of `channels`.
     ///
     /// # Safety
     /// The tensors have an element for each channel, if the epilogue has them.
@@ -72,14 +72,14 @@ impl StoreEpilogue {
         self.of_channels.of_channel(channel, channels)
     }
 
-    /// The epilogue of a result, with gain and shift of its channel. NaN stays NaN.
+    /// Applies the epilogue to a result, with the gain and shift of its channel. NaN stays NaN.
     #[inline(always)]
     pub(crate) fn map(&self, [gain, shift]: [f32; 2], result: f32) -> f32 {
         sloped(&self.epilogue, math::fma(gain, result, shift))
     }
 }
 
-/// Slope and bounds of an epilogue. NaN stays NaN.
+/// Applies an epilogue's slope and bounds. NaN stays NaN.
 #[inline(always)]
 pub(crate) fn sloped(epilogue: &Epilogue, value: f32) -> f32 {
     let sloped = if value > 0.0 {
@@ -90,15 +90,15 @@ pub(crate) fn sloped(epilogue: &Epilogue, value: f32) -> f32 {
     clamp(epilogue.bounds, sloped)
 }
 
-/// The two values of 16 bits in a word.
+/// Converts the two 16-bit values of a word.
 #[cfg(hopper)]
 #[inline(always)]
 pub(crate) fn pair_of<T: Storage>(word: u32) -> [f32; 2] {
-    // SAFETY: a word is two values of 16 bits; only such are asked for.
+    // SAFETY: every caller's `T` has 16 bits, so a word is two values.
     T::to_f32_pair(unsafe { transmute_copy::<[u32; 2], [T; 2]>(&[word, 0]) })
 }
 
-/// Two values of 16 bits in a word.
+/// Rounds two values to 16 bits and packs them into a word.
 #[cfg(hopper)]
 #[inline(always)]
 pub(crate) fn word_of<T: Storage>(values: [f32; 2]) -> u32 {
@@ -106,7 +106,7 @@ pub(crate) fn word_of<T: Storage>(values: [f32; 2]) -> u32 {
     unsafe { transmute_copy::<[T; 2], u32>(&T::from_f32_pair(values)) }
 }
 
-/// Arithmetic on the two values of 16 bits in a word.
+/// Arithmetic on the two 16-bit values of a word.
 #[cfg(hopper)]
 pub(crate) trait Packed: Storage {
     /// Sums, rounded once.
@@ -116,7 +116,7 @@ pub(crate) trait Packed: Storage {
     /// The smaller values, or NaN.
     fn min(a: u32, b: u32) -> u32;
 
-    /// The clamp of values, of which rounding has the same bits behind it as in front of it.
+    /// Clamps values. A clamp after rounding, with rounded bounds, has the same bits as one before it.
     #[inline(always)]
     fn clamp([min, max]: [u32; 2], values: u32) -> u32 {
         Self::min(Self::max(values, min), max)

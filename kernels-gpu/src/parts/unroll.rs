@@ -1,10 +1,10 @@
-//! Loops that are written out.
+//! Loops that are unrolled in the source.
 //!
-//! An array that a loop variable indexes stays in registers only if the loop is unrolled before the optimiser
-//! decides where the array lives, and Rust has no way to ask for that. These loops are unrolled in the
-//! source: in `unroll!(4, |i| { .. })` the body stands four times, with the constants 0 to 3 for `i`.
-//! Compiled for a host, where arrays lie in memory in any case, it is an ordinary loop, which makes the
-//! emulator's half of a program a good deal smaller. So a `break` in it names its loop, one outside.
+//! An array with a loop variable as index stays in registers only if the loop is unrolled before the
+//! optimiser decides where the array lives, and Rust has no way to request that. These loops are unrolled in
+//! the source: in `unroll!(4, |i| { .. })` the body stands four times, with the constants 0 to 3 for `i`. On
+//! a host, where arrays are in memory in any case, the macro is an ordinary loop, which makes the emulator's
+//! code a good deal smaller. A `break` in the body therefore names an outer loop.
 
 macro_rules! unroll {
     (2, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1) };

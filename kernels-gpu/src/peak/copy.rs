@@ -17,8 +17,8 @@ use crate::parts::unroll::unroll;
 /// *Traffic*: each element is read once and written once.
 ///
 /// # Safety
-/// `x` and `y` have `elements` elements, a multiple of `COPY_BLOCK_ELEMENTS`, start on 16 bytes, and are
-/// apart.
+/// `x` and `y` have `elements` elements, a multiple of `COPY_BLOCK_ELEMENTS`, are 16-byte aligned, and do not
+/// overlap.
 #[kernel(max_threads = BLOCK_THREADS)]
 pub unsafe fn peak_copy_f32(x: *const f32, y: *mut f32, elements: u64) {
     let x = Global::new(x, elements as usize);

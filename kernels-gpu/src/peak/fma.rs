@@ -9,7 +9,8 @@ use crate::parts::unroll::unroll;
 /// Each thread lengthens `CHAINS` chains by `steps * FMA_UNROLL` links `v -> v * factor + summand` and stores
 /// the sum of their ends.
 ///
-/// With `factor` and `summand` 1, which the compiler cannot know, a chain counts its links.
+/// With `factor` and `summand` 1, which the compiler cannot know, the value of a chain is its number of
+/// links.
 ///
 /// *Launch*: `peak::fma_shape(processors)`.
 /// *Mapping*: a thread stores the element of its index.
@@ -28,8 +29,8 @@ pub unsafe fn peak_fma_f32(y: *mut f32, steps: u32, factor: f32, summand: f32) {
     });
     let mut step = 0;
     while step < steps {
-        // 4 * 8 links are FMA_UNROLL. The loop's own instructions take issue slots from the FMAs, so it is to
-        // turn rarely.
+        // 4 * 8 links are `FMA_UNROLL`. The loop's own instructions take issue slots from the FMAs, so
+        // iterations are few and long.
         unroll!(4, |_eighth| {
             unroll!(8, |_link| {
                 unroll!(8, |i| {

@@ -10,9 +10,9 @@ use launch_config::peak::{
 
 use crate::parts::unroll::unroll;
 
-/// An instruction that multiplies matrices.
+/// A matrix multiply-accumulate instruction.
 trait Product {
-    /// A register of an operand all of whose elements are `value`.
+    /// An operand register whose elements are all `value`.
     fn encode(value: f32) -> u32;
     /// `a * b + d`.
     ///
@@ -52,11 +52,11 @@ impl Product for F16 {
 }
 
 /// Each warp multiplies a matrix of constant rows by one of constant columns, `steps * MMA_UNROLL` times in
-/// each of `CHAINS` chains of links `d -> A * B + d`, and stores the sum of their ends: the accumulators of
-/// lane `l` of warp `w` from element `(32 * w + l) * MMA_LANE_ELEMENTS` on.
+/// each of `CHAINS` chains of links `d -> A * B + d`. It stores the sum of the chains' ends: the accumulators
+/// of lane `l` of warp `w` start at element `(32 * w + l) * MMA_LANE_ELEMENTS`.
 ///
-/// Since rows of A and columns of B are constant, a register holds one value however many elements it packs,
-/// and the fragments are the same for all element types.
+/// As rows of A and columns of B are constant, a register holds one value, however many elements it packs.
+/// The fragments are therefore the same for all element types.
 ///
 /// *Launch*: `peak::mma_shape(processors)`.
 /// *Mapping*: four elements a thread, in the order of the instruction's accumulators.
@@ -64,7 +64,7 @@ impl Product for F16 {
 /// *Traffic*: 16 bytes written by each thread.
 ///
 /// # Safety
-/// `y` has `MMA_LANE_ELEMENTS` elements for each thread of the grid, and starts on 16 bytes.
+/// `y` has `MMA_LANE_ELEMENTS` elements for each thread of the grid, and is 16-byte aligned.
 #[kernel(
     instances(P: [tf32: Tf32, f16: F16]),
     max_threads = BLOCK_THREADS,

@@ -1,7 +1,7 @@
 //! Kernels that run one unit of the device as fast as it goes: memory, FMA units, tensor cores.
 //!
-//! Benchmarks time them to learn the ceilings of the device at hand. They load as little as they can and
-//! keep several independent chains of instructions in flight, enough to hide the latency of each.
+//! Benchmarks time them to measure the peak rates of the device. The kernels load as little as possible and
+//! keep enough independent instruction chains in flight to hide the latency of each.
 
 mod copy;
 mod fma;

@@ -16,10 +16,10 @@ use crate::parts::unroll::unroll;
 const ROWS: u32 = WGMMA_TILE[0] as u32;
 const COLUMNS: u32 = WGMMA_TILE[1] as u32;
 
-/// 32-bit words that a row, or column, has along K.
+/// 32-bit words of a row or column along K.
 const K_WORDS: u32 = 8;
 
-/// Words of a row in one core matrix: 16 bytes, the half of K.
+/// Words of a row in one core matrix: 16 bytes, half of K.
 const CORE_WORDS: u32 = 4;
 
 shared_array! {
@@ -27,7 +27,7 @@ shared_array! {
     static B: [u32; (COLUMNS * K_WORDS) as usize];
 }
 
-/// Fills a tile of which each row, or column, holds one value throughout.
+/// Fills a tile in which each row or column holds one value throughout.
 ///
 /// # Safety
 /// `tile` has `K_WORDS` words for each of `extent` rows, and no thread reads it before the next barrier.
@@ -41,16 +41,16 @@ unsafe fn fill(tile: Shared<u32>, extent: u32, value: impl Fn(u32) -> f32) {
     }
 }
 
-/// Each warpgroup multiplies a matrix of constant rows by one of constant columns, both in shared memory,
-/// `steps * WGMMA_UNROLL` times one upon the other. Element `e` of a thread's output is the sum of its
-/// accumulators `4 * i + e`.
+/// Each warpgroup multiplies a matrix of constant rows by one of constant columns, both in shared memory. It
+/// accumulates `steps * WGMMA_UNROLL` products in sequence. Element `e` of a thread's output is the sum of
+/// its accumulators `4 * i + e`.
 ///
-/// *Launch*: `peak::wgmma_shape(processors)`. *Mapping*: four elements a thread, which are those that `m16n8`
-/// products would give it, summed over the tile's columns of eight. *Barriers*: one, uniform, after the
-/// operands are written. *Traffic*: 16 bytes written by each thread.
+/// *Launch*: `peak::wgmma_shape(processors)`. *Mapping*: four elements a thread, the fragment of an `m16n8`
+/// product, summed over the tile's groups of eight columns. *Barriers*: one, uniform, after the operands are
+/// written. *Traffic*: 16 bytes written by each thread.
 ///
 /// # Safety
-/// `y` has four elements for each thread of the grid, and starts on 16 bytes.
+/// `y` has four elements for each thread of the grid, and is 16-byte aligned.
 #[kernel(max_threads = BLOCK_THREADS, min_blocks = WGMMA_BLOCKS_PER_PROCESSOR)]
 pub unsafe fn peak_wgmma_f16(y: *mut f32, steps: u32) {
     let threads = thread::grid_dim_x() as usize * BLOCK_THREADS as usize;
@@ -68,7 +68,7 @@ pub unsafe fn peak_wgmma_f16(y: *mut f32, steps: u32) {
     let mut values = [0.0; WGMMA_TILE[1] / 2];
     let mut step = 0;
     while step < steps {
-        // While a warpgroup waits for these links the other one's keep the tensor cores busy.
+        // While a warpgroup waits for these links, the other warpgroup keeps the tensor cores busy.
         wgmma::add_shared_f16_8(
             &mut values,
             &[a; WGMMA_UNROLL as usize],

@@ -1,12 +1,12 @@
-//! Pools of channels-last tensors: the maximum, also of images, or the average of each window.
+//! Pools of channels-last tensors: the maximum or the average of each window of images and volumes.
 //!
 //! # Idea
-//! Lanes are neighbouring vectors of four channels first, then neighbouring runs of four outputs of a row, so
-//! a warp's loads and stores are whole sectors. A thread decides once a row of its windows whether the row is
-//! in the input. Elements that the windows of several threads share hit L1.
+//! Neighbouring lanes have neighbouring vectors of four channels, then neighbouring runs of four outputs of a
+//! row, so a warp's loads and stores are whole sectors. A thread tests once for each row of its windows
+//! whether the row is in the input. Elements that the windows of several threads share hit L1.
 //!
-//! **Averages** have the four loads of a tap in flight, and are summed in the order of [`fn@super::pool`],
-//! with a sum for the row, the slice and the window:
+//! **Averages** have the four loads of a tap in flight. They are summed in the order of [`fn@super::pool`],
+//! with separate sums for rows, slices and the window:
 //!
 //! ```text
 //! for each run of the thread:
@@ -18,12 +18,12 @@
 //!     y = sum / divisor
 //! ```
 //!
-//! **Maxima** are taken of stored values, two of 16 bits at a time; their order changes no bit. Of windows of
-//! two columns side by side, or of three with a stride of one or two, a thread loads each column of a row
-//! once, all of them at a time: nine, where four windows of three columns have twelve. It needs no values for
-//! the padding there, since the nearest column of the input is in each window that reaches beyond it.
+//! **Maxima** compare stored values, two 16-bit ones at a time; their order changes no bit. For windows of
+//! two adjacent columns, or of three with a stride of one or two, a thread loads each column of a row once
+//! and all columns at a time: nine, where four windows of three columns have twelve. These windows need no
+//! values for the padding, because the nearest column of the input is in each window that reaches beyond it.
 //!
-//! The results have the bits of the kernels for dense tensors.
+//! The results are bit-identical to those of the NCHW kernels.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, packed};
@@ -37,24 +37,25 @@ use super::divisor;
 use crate::parts::nhwc::{BlockPlace, InputRow, Run, Vector};
 use crate::parts::unroll::unroll;
 
-/// The values of a vector in words, two of 16 bits in each: the first ones of these.
+/// The values of a vector packed into words. A 16-bit type has two values a word and uses the first two
+/// words.
 type Words = [u32; VECTOR_ELEMENTS];
 
-/// Storage of which words are compared.
+/// A storage type whose maxima are taken on packed words.
 pub(crate) trait WordMax: Storage {
-    /// The words of a vector.
+    /// Words of a vector.
     const WORDS: usize;
 
     /// A word of negative infinities.
     const NONE: u32;
 
-    /// The larger of each value of a word; NaN if either is.
+    /// The larger value at each position of two words; NaN if either is.
     fn larger_word(a: u32, b: u32) -> u32;
 
-    /// The words of a vector.
+    /// Packs a vector into words.
     fn pack(vector: [Self; VECTOR_ELEMENTS]) -> Words;
 
-    /// The vector of words.
+    /// Unpacks words into a vector.
     fn unpack(words: Words) -> [Self; VECTOR_ELEMENTS];
 }
 
@@ -108,17 +109,17 @@ of_16_bits! {
     bf16: packed::max_nan_bf16x2;
 }
 
-/// A block takes the maxima of runs of windows of one sample, for some channels.
+/// A block computes the maxima of runs of windows of one sample, for some channels.
 ///
 /// *Launch*: `g.shape()`.
-/// *Mapping*: vectors of four channels to neighbouring threads, runs to the threads behind them.
+/// *Mapping*: neighbouring threads have neighbouring vectors of four channels, then neighbouring runs.
 /// *Barriers*: none.
 /// *Traffic*: each element of a window is read once from cache, each element of the input about once from
 /// memory; each output is written once.
 ///
 /// # Safety
-/// As for [`fn@super::pool`], but that `x` and `y` are channels last and start on 16 bytes; `g` is of maxima.
-/// Padding is at most half of a window, and no window starts behind the input.
+/// As for [`fn@super::pool`], except that `x` and `y` are channels last and 16-byte aligned, and `g`
+/// describes maxima. Padding is at most half of a window, and no window starts after the input.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = NHWC_MIN_BLOCKS)]
 pub unsafe fn max_pool_nhwc<T: WordMax>(x: *const T, y: *mut T, g: &NhwcWindowGeometry) {
     let (blocks, g) = (&g.blocks, &g.windows);
@@ -127,7 +128,7 @@ pub unsafe fn max_pool_nhwc<T: WordMax>(x: *const T, y: *mut T, g: &NhwcWindowGe
     };
     let x = Global::new(x, (g.planes * g.plane_elements()) as usize);
     let y = GlobalMut::new(y, (g.planes * g.plane_outputs()) as usize);
-    // With gaps a window may lie in the padding alone.
+    // A dilated window may have all its columns in the padding, so it takes the general path.
     let columns = if g.dilation[2] == 1 { g.kernel[2] } else { 0 };
     let mut number = place.first_run;
     while number < place.end {
@@ -168,10 +169,10 @@ pub unsafe fn max_pool_nhwc<T: WordMax>(x: *const T, y: *mut T, g: &NhwcWindowGe
     }
 }
 
-/// The maxima of a thread's windows, also of those that its run does not have.
+/// The maxima of a thread's windows, including windows beyond the end of its run.
 type Maxima = [Words; OUTPUTS_PER_THREAD];
 
-/// The larger of each value of two vectors.
+/// The larger value at each position of two packed vectors.
 #[inline(always)]
 fn larger<T: WordMax>(mut a: Words, b: Words) -> Words {
     unroll!(4, |word| {
@@ -182,10 +183,11 @@ fn larger<T: WordMax>(mut a: Words, b: Words) -> Words {
     a
 }
 
-/// `maxima` and those of a row, of windows of `COLUMNS` columns from column `first` on, `STRIDE` apart.
+/// Combines `maxima` with one row of the windows, which have `COLUMNS` columns, start at column `first` and
+/// are `STRIDE` columns apart.
 ///
 /// # Safety
-/// The row has columns. Each window has one that is not in the padding.
+/// The row has columns. Each window has a column outside the padding.
 #[inline(always)]
 unsafe fn with_columns<T: WordMax, const COLUMNS: usize, const STRIDE: usize>(
     mut maxima: Maxima,
@@ -195,7 +197,7 @@ unsafe fn with_columns<T: WordMax, const COLUMNS: usize, const STRIDE: usize>(
     let mut columns = [[T::NONE; VECTOR_ELEMENTS]; 9];
     unroll!(9, |i| {
         if i < (OUTPUTS_PER_THREAD - 1) * STRIDE + COLUMNS {
-            // Columns are less than 2^31, and below zero in front of the input.
+            // Columns are less than 2^31, and negative in front of the input.
             let w = (first.wrapping_add(i as u32) as i32).max(0) as u32;
             columns[i] = T::pack(row.load_vec(w.min(row.columns - 1)));
         }
@@ -210,10 +212,10 @@ unsafe fn with_columns<T: WordMax, const COLUMNS: usize, const STRIDE: usize>(
     maxima
 }
 
-/// The same for windows of any columns, a column of each window at a time.
+/// [`with_columns`] for any windows, one column of each window at a time.
 ///
 /// # Safety
-/// The row has columns, and `g` is of maxima.
+/// The row has columns, and `g` describes maxima.
 #[inline(always)]
 unsafe fn with_taps<T: WordMax>(
     mut maxima: Maxima,
@@ -239,12 +241,12 @@ unsafe fn with_taps<T: WordMax>(
     maxima
 }
 
-/// The same for averages.
+/// [`fn@max_pool_nhwc`] for averages.
 ///
-/// *Launch*, *Mapping*, *Barriers*, *Traffic*: as there.
+/// *Launch*, *Mapping*, *Barriers*, *Traffic*: as for [`fn@max_pool_nhwc`].
 ///
 /// # Safety
-/// As for [`fn@max_pool_nhwc`]; `g` is of averages.
+/// As for [`fn@max_pool_nhwc`], except that `g` describes averages.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = NHWC_MIN_BLOCKS)]
 pub unsafe fn avg_pool_nhwc<T: Storage>(x: *const T, y: *mut T, g: &NhwcWindowGeometry) {
     let (blocks, g) = (&g.blocks, &g.windows);

@@ -1,9 +1,10 @@
-//! Pools of windows that overlap: the maximum or the average of each window of images and volumes.
+//! Pools with overlapping windows: the maximum or the average of each window of images and volumes.
 //!
 //! # Idea
 //! Windows are reduced along one axis after the other. A *line* is the columns of a window in one row of the
-//! input: its columns in the input are found once for all lines of a thread, and no element is compared with
-//! bounds. Windows of neighbouring rows and slices share lines, which a thread keeps in shared memory.
+//! input. A thread finds the columns inside the input once for all of its lines, so no element is tested
+//! against bounds. Windows of neighbouring rows and slices share lines, which a thread keeps in shared
+//! memory.
 //!
 //! ```text
 //! for each row h of a slice d that windows of the tile have:   # 8 side by side
@@ -14,7 +15,8 @@
 //!     y[z][p] = line[d of z][p] and line[next d of z][p] and ..
 //! ```
 //!
-//! Results have the bits of [`fn@super::pool`], in whose order averages are summed. Padding is never loaded.
+//! Results are bit-identical to those of [`fn@super::pool`]: averages are summed in the same order. Padding
+//! is never loaded.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
@@ -26,27 +28,27 @@ use super::{Reduction, divisor};
 use crate::parts::index::{NearSegments, div_rem};
 use crate::parts::unroll::unroll;
 
-/// A thread takes the maxima of a tile of windows.
+/// A thread computes the maxima of a tile of windows.
 ///
 /// *Launch*: `g.shape()`. *Mapping*: neighbouring threads have neighbouring columns. *Barriers*: none.
-/// *Traffic*: each element is read once for each window of the row and once for each tile, from cache but for
-/// the first time; each output is written once.
+/// *Traffic*: each element is read once for each window of its row and for each tile, from cache after the
+/// first time; each output is written once.
 ///
 /// # Safety
-/// `x` has `g.windows.planes` planes of the extents `g.windows.input`, `y` as many of `g.windows.output`; the
-/// two do not overlap. The extents are positive, and planes of `y` and padded rows of `x` have less than 2^31
-/// elements; `g` is of maxima.
+/// `x` has `g.windows.planes` planes of the extents `g.windows.input`, `y` as many of `g.windows.output`, and
+/// they do not overlap. The extents are positive, planes of `y` and padded rows of `x` have less than 2^31
+/// elements, and `g` describes maxima.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn max_pool_overlapping<T: Storage>(x: *const T, y: *mut T, g: &OverlappingGeometry) {
     reduce_tile(x, y, g, Reduction { is_maximum: true });
 }
 
-/// The same for averages.
+/// [`fn@max_pool_overlapping`] for averages.
 ///
-/// *Launch*, *Mapping*, *Barriers*, *Traffic*: as there.
+/// *Launch*, *Mapping*, *Barriers*, *Traffic*: as for [`fn@max_pool_overlapping`].
 ///
 /// # Safety
-/// As for [`fn@max_pool_overlapping`]; `g` is of averages.
+/// As for [`fn@max_pool_overlapping`], except that `g` describes averages.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn avg_pool_overlapping<T: Storage>(x: *const T, y: *mut T, g: &OverlappingGeometry) {
     reduce_tile(x, y, g, Reduction { is_maximum: false });
@@ -75,7 +77,7 @@ unsafe fn reduce_tile<T: Storage>(
     let segments = NearSegments::from(start, g.plane_tiles, &g.near);
     let (plane, position) = segments.position(thread);
     let plane = segments.first as usize + plane as usize;
-    // A plane has less than 2^31 outputs, so no more tiles.
+    // A plane has less than 2^31 outputs, and no more tiles than outputs.
     let (z, rest) = g.slice.div_rem(position as u32, math::high_word);
     let (p, q) = g.columns.div_rem(rest, math::high_word);
     let [z, p] = [z * g.tile[0], p * g.tile[1]];
@@ -88,7 +90,7 @@ unsafe fn reduce_tile<T: Storage>(
         taps: taps_inside(of, w),
         reduction,
     };
-    // The lines of a thread are a column.
+    // Each thread's lines are a column of shared memory, so threads access neighbouring banks.
     let held = shared::dynamic::<f32>(0, g.lines[0] * g.lines[1] * BLOCK_THREADS);
     let place = |slice: u32, row: u32| (slice * g.lines[1] + row) * BLOCK_THREADS + thread;
     let and = |a, b| reduction.and(a, b);
@@ -108,7 +110,7 @@ unsafe fn reduce_tile<T: Storage>(
         slice += 1;
     }
 
-    // Lines from one output to the next, and from one tap of a window to the next.
+    // Distances in lines from one output to the next, and from one tap of a window to the next.
     let steps = |axis: usize| {
         let (of_output, _) = div_rem(of.stride[axis], g.step[axis]);
         let (of_tap, _) = div_rem(of.dilation[axis], g.step[axis]);
@@ -119,7 +121,7 @@ unsafe fn reduce_tile<T: Storage>(
     while slice < g.lines[0] {
         let mut row = 0;
         while row < g.tile[1] {
-            // Rows behind the last repeat it.
+            // Rows past the last one repeat it.
             let nth = |i: usize| (row + i as u32).min(g.tile[1] - 1);
             let mut results = [reduction.none(); 4];
             let mut r = 0;
@@ -131,7 +133,7 @@ unsafe fn reduce_tile<T: Storage>(
                 });
                 r += 1;
             }
-            // No window of a later row has the first lines.
+            // In place: no window of a later row uses these lines.
             unroll!(4, |i| {
                 held.store(place(slice, nth(i)), results[i]);
             });
@@ -171,16 +173,16 @@ struct Lines<'a, T> {
     /// The plane.
     x: Global<T>,
     g: &'a WindowGeometry,
-    /// The first column of the windows; below zero, wrapped, in the padding.
+    /// The first column of the windows; a negative one, in the padding, wraps around.
     first: u32,
-    /// The taps of it that are in the input: from, and to.
+    /// Range of the row's taps that are in the input: start and end.
     taps: [u32; 2],
     reduction: Reduction,
 }
 
 impl<T: Storage> Lines<'_, T> {
-    /// The lines of rows `h`, `h + step` and so on of slice `d`. Rows and slices in the padding have lines of
-    /// nothing.
+    /// Reduces the lines of rows `h`, `h + step` and so on of slice `d`. Lines of rows and slices in the
+    /// padding are the reduction's identity.
     ///
     /// # Safety
     /// The plane has the extents of the geometry.
@@ -195,7 +197,7 @@ impl<T: Storage> Lines<'_, T> {
         unroll!(8, |i| {
             let h = h.wrapping_add(i as u32 * step);
             is_inside[i] = d < g.input[0] && h < g.input[1];
-            // Of a row in the padding another one is loaded, and dropped.
+            // For a row in the padding, another row is loaded and dropped.
             let row = if is_inside[i] { d * g.input[1] + h } else { 0 };
             at[i] = row as usize * g.input[2] as usize + column;
         });
@@ -222,8 +224,8 @@ impl<T: Storage> Lines<'_, T> {
     }
 }
 
-/// The taps along a row of a window from column `first` on that are in the input: from, and to. Below zero it
-/// has wrapped.
+/// Returns the range (start, end) of a window's taps along a row that are in the input. The window starts at
+/// column `first`, which wraps around if negative.
 ///
 /// # Safety
 /// The padded row has less than 2^31 elements, and the dilation is above 0.
@@ -231,7 +233,7 @@ impl<T: Storage> Lines<'_, T> {
 unsafe fn taps_inside(g: &WindowGeometry, first: u32) -> [u32; 2] {
     let (taps, step, columns) = (g.kernel[2], g.dilation[2], g.input[2]);
     let last = first.wrapping_add((taps - 1) * step);
-    // Both are signed numbers.
+    // Negative columns compare as large unsigned numbers.
     if first < columns && last < columns {
         return [0, taps];
     }

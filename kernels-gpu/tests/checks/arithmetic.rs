@@ -1,5 +1,5 @@
-//! Arithmetic with a parameter: operations folded into a gain and a shift, one behind the other, and the map
-//! that these make.
+//! Arithmetic with a parameter: operations folded one after another into a gain and a shift, and the map by
+//! both.
 
 use cuda_std::Storage;
 use launch_config::KernelGeometry;
@@ -15,8 +15,8 @@ use super::{
     Loaded, Outcome, Run, Tensor, case, compare, direct, expected, label, same_bits, stored,
 };
 
-/// Every operation with a value for each channel and with one for all, to the last bit of f32, by itself and
-/// behind an affine function; then the map of every shape.
+/// Every operation with a value for each channel and with one for all, to the last bit of f32, alone and
+/// after an affine function; then the map on every shape.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     let operations: [fn(BroadcastParameter) -> Layer; 4] =
         [Layer::add, Layer::sub, Layer::mul, Layer::div];

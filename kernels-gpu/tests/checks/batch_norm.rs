@@ -1,4 +1,5 @@
-//! Batch norm: four parameters folded into two, and the map that these make; and the moments of the batch.
+//! Batch norm: four parameters folded into a gain and a shift, and the map by both; and the moments of the
+//! batch.
 
 use cuda_std::Storage;
 use launch_config::KernelGeometry;
@@ -15,8 +16,8 @@ use super::elementwise::SHAPES;
 use super::norm::{optional, statistics};
 use super::{Loaded, Outcome, Run, case, compare, direct, expected, label, same_bits, stored};
 
-/// The folded parameters to the last bit of f32, with and without weight and bias, or with one of them alone;
-/// then every shape, and in place.
+/// The folded parameters to the last bit of f32, with and without weight and bias, and with one of them
+/// alone; then the map on every shape, also in place.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (index, (n, c, spatial)) in SHAPES.into_iter().enumerate() {
         let [has_weight, has_bias] = match index {
@@ -75,8 +76,8 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Batches, channels, elements of a plane, and how the input is shifted: single elements, more samples than a
-/// block has threads, rows of two splits that are not alike, a mean far from zero.
+/// Batches, channels, elements of a plane, and the shift of the input: single elements, more samples than a
+/// block has threads, rows of two unequal splits, a mean far from zero.
 const BATCHES: [(usize, usize, usize, f32); 6] = [
     (2, 3, 1, 0.0),
     (37, 5, 7, 0.0),
@@ -86,7 +87,7 @@ const BATCHES: [(usize, usize, usize, f32); 6] = [
     (1, 3, 101, 0.0),
 ];
 
-/// The norm by the batch's moments, and running statistics that it renews, in place as well.
+/// The norm with batch statistics, and the update of running statistics, also in place.
 pub(crate) fn by_batch<T: Storage>(run: &Run) -> Outcome {
     let momentum = 0.25;
     for (n, c, spatial, shift) in BATCHES {
@@ -136,7 +137,8 @@ pub(crate) fn by_batch<T: Storage>(run: &Run) -> Outcome {
                 }
                 Some(first) => same_bits(what, &y, first)?,
             }
-            // In float64 of what the kernel has read; the chain is of a thread, a block, and their rows.
+            // Computed in f64 from the stored input; the additions chain over a thread, a block, and the
+            // channel's rows.
             let weight = momentum.unwrap_or(0.0);
             let chain = (n * spatial).div_ceil(256) + 16;
             let unit = (4.0 + (chain as f64).sqrt()) * f64::from(f32::EPSILON);
@@ -147,7 +149,7 @@ pub(crate) fn by_batch<T: Storage>(run: &Run) -> Outcome {
                 let (mean, size) = (x.sum() / count, x.mapv(f64::abs).sum() / count);
                 let m2 = x.mapv(|v| (v - mean).powi(2)).sum();
                 let of_mean = (mean, unit * size);
-                // Means of parts that are off by `t` change deviations by as much.
+                // An error `t` in the means of parts changes deviations by `t`.
                 let (of_variance, t) = (m2 / (count - 1.0), unit * size);
                 let off = unit * of_variance + 2.0 * t * of_variance.sqrt() + t * t;
                 let of_variance = (of_variance, off);

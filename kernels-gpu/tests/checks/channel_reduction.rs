@@ -1,4 +1,4 @@
-//! Reductions over channels, alone and with what comes before them.
+//! Reductions over channels, alone and after other layers.
 
 use cuda_std::{Label, Storage, bf16, f16};
 use launch_config::channel_reduction::ChannelReductionGeometry;
@@ -17,8 +17,8 @@ use super::{
     rounded_once, same_bits, stored,
 };
 
-/// `(n, channels, spatial)`: one channel, one position, vectors and no vectors, a channel more than a warp
-/// has lanes, more channels than are staged at a time, a row of several splits.
+/// `(n, channels, spatial)`: one channel, one position, spatial extents that are and are not whole vectors,
+/// one channel more than a warp has lanes, more channels than are staged at a time, a row of several splits.
 const SHAPES: [(usize, usize, usize); 8] = [
     (1, 1, 1),
     (2, 7, 30),
@@ -30,12 +30,13 @@ const SHAPES: [(usize, usize, usize); 8] = [
     (1, 2, 9000),
 ];
 
-/// Shapes of as many positions that each channel from the 225th on, some before and some behind the last that
-/// are staged first, is the largest or the smallest somewhere: along vectors and not.
+/// Shapes with enough positions that each channel from the 225th on is the largest or the smallest somewhere.
+/// Some of these channels come before and some after the end of the first stage. One shape has whole vectors
+/// and one has not.
 const DECIDED: [(usize, usize, usize); 2] = [(4, 287, 31), (2, 280, 56)];
 
-/// Makes a channel the largest of each position of a sample, or the smallest of every other sample, the last
-/// one first, and its multiplier one that no channel 256 before has.
+/// Makes one channel the largest at each position of a sample, or the smallest in every other sample, from
+/// the last channel on. Its multiplier differs from that of the channel 256 before.
 fn decide<T: Storage>(case: &mut Case, multiplier: Option<usize>) {
     let (c, spatial) = (case.x.shape()[1], case.x.shape()[2]);
     let winner = |sample: usize, position: usize| c - 1 - (sample * spatial + position) % c;
@@ -61,7 +62,7 @@ fn geometry(case: &Case, operation: ReductionOp) -> ChannelReductionGeometry {
         .expect("extents that a kernel has")
 }
 
-/// What is expected of layers before a reduction that compute a product at most.
+/// The expectation for a reduction after layers that compute one product at most.
 fn of_products<T: Storage>(case: &Case, operation: ReductionOp) -> Expected {
     match operation.selects() {
         true => rounded_once::<T>(case),
@@ -73,7 +74,7 @@ fn reduction(operation: ReductionOp) -> Layer {
     ReductionSpec::new(operation, &[1]).into()
 }
 
-/// Plain, and clamped and multiplied.
+/// Plain reductions, and reductions after a clamp and a multiplication.
 pub(crate) fn channel_reduction<T: Storage>(run: &Run) -> Outcome {
     let operations = ReductionOp::ALL.iter();
     operations
@@ -101,7 +102,7 @@ fn of_values<T: Storage>(run: &Run, operation: ReductionOp) -> Outcome {
         );
         run.launch(&CHANNEL_REDUCTION, &labels, g.shape(), arguments)?;
         compare(&plain.name, &y, &of_products::<T>(&plain, operation))?;
-        // Results between two steps are f32, and those of a mean have a divisor of their own.
+        // Results between two steps are f32, and a mean has a divisor of its own in each step.
         let between = run.empty::<f32>(n * spatial)?;
         let arguments = (
             x.source(),
@@ -118,14 +119,14 @@ fn of_values<T: Storage>(run: &Run, operation: ReductionOp) -> Outcome {
         let results: Vec<f32> = results.collect();
         let rounded = run.tensor::<T>(&results)?;
         same_bits(&format!("{} in f32", plain.name), &rounded, &y)?;
-        // The last of several steps has f32 of the one before, and rounds.
+        // The last of several steps reads the f32 results of the step before, and rounds.
         if element_type::<T>() == ElementType::F32 {
             let g = |output| g.with_results(c as f32, output);
             rounds::<f16>(run, &labels, (&x, &g(ElementType::F16)), &results)?;
             rounds::<bf16>(run, &labels, (&x, &g(ElementType::BF16)), &results)?;
         }
         if operation == ReductionOp::LogSumExp {
-            // No fusion has it.
+            // No fusion has this operation.
             continue;
         }
 
@@ -149,7 +150,7 @@ fn of_values<T: Storage>(run: &Run, operation: ReductionOp) -> Outcome {
     Ok(())
 }
 
-/// A reduction of f32 to `T` has the results of one to f32, rounded.
+/// Checks that a reduction of f32 to `T` gives the rounded results of the reduction to f32.
 fn rounds<T: Storage>(
     run: &Run,
     labels: &[Label],
@@ -162,8 +163,8 @@ fn rounds<T: Storage>(
     same_bits("rounded at the end", &run.tensor::<T>(results)?, &y)
 }
 
-/// Multiplied, normalised, clamped and multiplied again, with multipliers of either sign
-/// and of 0, with and without the norm's weight and bias, and with a weight alone.
+/// Reductions after a multiplication, a norm, a clamp and another multiplication, with multipliers of either
+/// sign and of 0; the norm with and without weight and bias, and with a weight alone.
 pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
     let operations = ReductionOp::ALL.iter().copied();
     operations

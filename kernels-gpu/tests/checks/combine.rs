@@ -35,11 +35,11 @@ fn launch(
     )
 }
 
-/// Rows of so many parts that they are combined in chunks, whose last one is short.
+/// Rows with enough parts that they are combined in chunks, of which the last is short.
 pub(crate) fn in_chunks(run: &Run) -> Outcome {
     const ROWS: usize = 3;
     for parts in [2049, 3072, 5003_usize] {
-        // Some parts have no elements, and nothing that counts.
+        // Parts of 0 elements have moments that must not count.
         let counts = (0..ROWS * parts).map(|i| (i * i % 7) as f32);
         let [means, m2] = [1, 2].map(|seed| signed(seed, &[ROWS * parts]));
         let moments: Vec<[f32; COUNTED_ELEMENTS]> = counts
@@ -57,9 +57,9 @@ pub(crate) fn in_chunks(run: &Run) -> Outcome {
             let mean = row().map(|(count, mean, _)| count * mean).sum::<f64>() / count;
             let of_part = |(count, own, m2): (f64, f64, f64)| m2 + count * (own - mean).powi(2);
             let m2: f64 = row().map(of_part).sum();
-            // A step for each of a thread's moments, of the lanes, the warps and the chunks; each is off by
-            // some units of what it leaves, whose mean is off by a unit of its magnitude, which the
-            // deviations are not below.
+            // The number of combinations in a chain: a thread's moments, lanes, warps and chunks. Each has an
+            // error of some units of its result. The mean is off by a unit of its magnitude, and deviations
+            // are not smaller than that.
             let steps = (parts as f64 / 256.0).ceil() + 5.0 + 3.0 + 3.0;
             let unit = f64::exp2(-23.0);
             let off = steps * unit;

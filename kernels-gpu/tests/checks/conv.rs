@@ -46,7 +46,7 @@ fn ragged3() -> [Row<3>; 4] {
     }
 }
 
-/// All rows of so many dimensions; of elements of 16 bits a few.
+/// All rows of `D` dimensions for f32; only those of the range `few` for 16-bit types.
 fn rows<T: Storage, const D: usize>(few: Range<usize>) -> Vec<(Layer, Vec<usize>)> {
     let all: Vec<_> = if D == 2 {
         let rows = ragged2().into_iter();

@@ -1,4 +1,4 @@
-//! The whole of problem 85 in one launch, on images that it can take.
+//! KernelBench problem 85 in one launch, on images that the kernels support.
 
 use cuda_std::{Label, Storage, bf16, f16};
 use launch_config::AffineType;
@@ -16,22 +16,21 @@ use super::convolved::{F16x2, Format, ScaledF16, set_filters_apart};
 use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, Tensor, compare, precision, same_bits, stored};
 
-/// An image: samples, height, what the input is multiplied with and what is added to it, and what
-/// some rows of it are multiplied with besides.
+/// An image: samples, height, and the changes of its input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Image {
     n: usize,
     height: usize,
     scale: f32,
     added: f32,
-    /// Each makes the kernels choose another power of two for the input on the way: the first is 1024 times
-    /// as loud as the others, the next one 1024 times as loud as that.
+    /// Rows with larger values. Each makes the kernels lower the power of two of the input in mid-sample: the
+    /// first is 1024 times as large as the other rows, the next one 1024 times as large as that.
     loud_rows: &'static [usize],
-    /// What the first sample is multiplied with besides.
+    /// A further factor of the first sample.
     first: f32,
-    /// What all filters of channel 11 are, if not 0.
+    /// The value of all filters of channel 11, if not 0.
     filters: f32,
-    /// Puts a NaN in the second sample and an infinity in the third.
+    /// Whether the second sample has a NaN and the third an infinity.
     poisoned: bool,
 }
 
@@ -48,9 +47,9 @@ const fn image(n: usize, height: usize) -> Image {
     }
 }
 
-/// The smallest image, in a batch of which a cluster has three samples; a pipeline whose stages are used more
-/// than once, with rows that the pooling leaves over, far from zero; a row that does not fit the first rows'
-/// scale; values so small that no power of two brings them where others are.
+/// The images: the smallest one, with three samples a cluster; one that reuses pipeline stages, has rows left
+/// over by the pooling, and a mean far from zero; one with a row that exceeds the scale of the first rows;
+/// one with values too small for any power of two to scale to the usual range.
 const IMAGES: [Image; 4] = [
     image(5, 10),
     Image {
@@ -68,31 +67,32 @@ const IMAGES: [Image; 4] = [
 ];
 
 /// Rows with larger magnitudes than all before them, where the pipeline of either f32 format has just wrapped
-/// around. The rows that are rescaled, and those that still need the previous scale, are then in different
-/// phases. No 16-bit type has such values.
+/// around. The rescaled rows, and the rows that still need the previous scale, are then in different phases.
+/// 16-bit types have no such values.
 const EVER_LOUDER: Image = Image {
     loud_rows: &[17, 25],
     ..image(1, 49)
 };
 
-/// A sample whose cluster had one before that was so loud that at its scale little would be left of this one.
+/// A sample after a much larger one in the same cluster: at the scale of the larger one, it would lose most
+/// of its bits.
 const LOUD_BEFORE: Image = Image {
     first: 6.9e10,
     ..image(3, 10)
 };
 
-/// A channel whose mean, which is subtracted as an operand, is no f16: about 260,000.
+/// A channel whose mean, about 260,000, is beyond f16's range. The kernel subtracts the mean as an operand.
 const FAR_MEAN: Image = Image {
     added: 300.0,
     filters: 12.0,
     ..image(1, 10)
 };
 
-/// As many pooled rows as a half has room for, and rows behind them that the pooling leaves over.
+/// The most pooled rows that a half has room for, and further rows that the pooling leaves over.
 const FULL: Image = image(1, 133);
 
-/// For comparisons of kernels alone: NaN and infinity, each in a sample of its own, and a row that is
-/// too loud in all of them.
+/// An image for comparisons between kernels only: NaN and infinity, each in its own sample, and a row with
+/// larger values in all samples.
 const POISONED: Image = Image {
     poisoned: true,
     loud_rows: &[13],
@@ -114,7 +114,8 @@ macro_rules! configured {
 
 configured! { F16x2: F16X2; ScaledF16: SCALED_F16; f16: STORED; bf16: STORED; }
 
-/// Images of these many rows; in f32, where filters are scaled, of filters that are scaled apart.
+/// A case of `n` images of `height` rows. In f32, where filters are scaled, filters have different
+/// magnitudes.
 pub(super) fn case_of<T: Storage>(preset: KernelBench85, n: usize, height: usize) -> Case {
     let layers = preset.chain().expect("layers that fit");
     let shape = [n, preset.in_channels, height, WIDTH as usize];
@@ -125,7 +126,7 @@ pub(super) fn case_of<T: Storage>(preset: KernelBench85, n: usize, height: usize
     case
 }
 
-/// An image with parameters, of either sign and 0, and bounds that leave something to see.
+/// A case of the image, with parameters of either sign and 0, and bounds that clamp only part of the results.
 fn case<T: Storage>(image: Image) -> Case {
     let Image { n, height, .. } = image;
     let width = WIDTH as usize;
@@ -157,7 +158,7 @@ fn case<T: Storage>(image: Image) -> Case {
     case
 }
 
-/// What the kernel takes of the case.
+/// The kernel's geometry for the case.
 fn geometry(case: &Case) -> OneLaunch2dGeometry {
     let problem = case.problem().expect("an image");
     let layers: Vec<_> = problem.steps.iter().map(|step| step.problem).collect();
@@ -176,9 +177,10 @@ fn geometry(case: &Case) -> OneLaunch2dGeometry {
     g.expect("the kernel takes this shape")
 }
 
-/// Every image.
+/// Checks every image.
 pub(crate) fn matches<F: Configured>(run: &Run) -> Outcome {
-    // A quarter: the oracle counts the terms of a sum, and passes their errors through the statistics.
+    // A quarter of the format's bound: the oracle counts the terms of a sum, and propagates their errors
+    // through the statistics.
     let precision = Precision {
         products: F::PRODUCTS / 4.0,
         ..precision::<F::Stored>()
@@ -203,7 +205,7 @@ pub(crate) fn matches<F: Configured>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// A sample on more blocks comes to the same bits.
+/// Checks that a sample spread over more blocks gives the same bits.
 pub(crate) fn spread<F: Configured>(run: &Run) -> Outcome {
     for image in IMAGES.into_iter().chain([POISONED]) {
         let case = case::<F::Stored>(image);
@@ -214,7 +216,7 @@ pub(crate) fn spread<F: Configured>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// The last sample of a batch of more elements than 32 bits count comes to the bits that it comes to alone.
+/// Checks that the last sample of a batch of more than 2^32 elements has the bits that it has alone.
 pub(crate) fn far<F: Configured>(run: &Run) -> Outcome {
     const SAMPLES: u32 = 1_200_001;
     let case = case::<F::Stored>(image(1, 10));
@@ -250,13 +252,13 @@ pub(crate) fn far<F: Configured>(run: &Run) -> Outcome {
     )
 }
 
-/// Filters as operands, and what there is of each channel.
+/// Prepared parameters: filters as operands, and the numbers of each channel.
 struct Prepared {
     operands: Tensor<f32>,
     channels: Tensor<f32>,
 }
 
-/// `in_f32` stores weight and bias of the norm in f32.
+/// Prepares the parameters; `in_f32` stores weight and bias of the norm in f32.
 fn prepare<F: Configured>(
     run: &Run,
     case: &Case,
@@ -268,7 +270,7 @@ fn prepare<F: Configured>(
         ..geometry(case)
     };
     let Loaded { parameters, .. } = run.load::<F::Stored>(case)?;
-    // Those that there are, in this order.
+    // The parameters that exist, in this order.
     let mut those = parameters.iter();
     let mut next = |is_there: bool| optional(those.by_ref().take(usize::from(is_there)).next());
     let (has_bias, affine) = (g.bias.is_present(), g.affine.is_present());
@@ -301,7 +303,7 @@ pub(super) fn outputs<F: Configured>(
     let problem = case.problem().expect("an image");
     let y = run.empty(problem.output_shape().iter().product())?;
     let arguments = (x.source(), operands.source(), channels.source(), y.ptr(), g);
-    // Two clusters, which take samples by turns.
+    // Two clusters, which take samples in turn.
     let shape = Some(g.launch_shape(config, 2 * config.cluster_blocks()));
     let family = if config.blocks_per_half == 1 {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA

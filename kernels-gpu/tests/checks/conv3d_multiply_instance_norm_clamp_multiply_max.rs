@@ -1,4 +1,4 @@
-//! The whole of problem 79 in one launch, on volumes that it can take.
+//! KernelBench problem 79 in one launch, on volumes that the kernels support.
 
 use std::ffi::c_void;
 
@@ -20,11 +20,11 @@ const CHANNELS: usize = 3;
 const FILTERS: usize = 16;
 const WIDTH: usize = 32;
 
-/// Samples, depth and height: the smallest; a ragged last tile; more rows than are there before the first
-/// round, so that rows arrive during rounds, and more items than two blocks have warps.
+/// Samples, depth and height: the smallest; a ragged last tile; one with more rows than are loaded before the
+/// first round, so that rows arrive during rounds, and with more items than two blocks have warps.
 const SHAPES: [(usize, usize, usize); 3] = [(1, 3, 3), (2, 5, 7), (1, 7, 30)];
 
-/// What a case does to its input: multiplies it, adds to it, and sets one value.
+/// The changes of a case's input: a factor, a summand, and one special value.
 const INPUTS: [Input; 4] = [
     (1.0, 0.0, None),
     (0.01, 100.0, None),
@@ -32,10 +32,11 @@ const INPUTS: [Input; 4] = [
     (1.0, 0.0, Some(f32::NAN)),
 ];
 
-/// Of these, what clusters run: among it a sample whose conversion is repeated, and one with a NaN.
+/// Indices of the shapes and inputs that clusters run, among them a sample whose conversion is repeated, and
+/// one with a NaN.
 const CLUSTERED: [(usize, usize); 4] = [(0, 0), (1, 1), (2, 2), (2, 3)];
 
-/// What an input of `INPUTS` is.
+/// The factor, the summand and the special value of an input.
 type Input = (f32, f32, Option<f32>);
 
 /// A problem with its tensors.
@@ -46,7 +47,7 @@ pub(super) struct Subject<T> {
 }
 
 impl<T: Storage> Subject<T> {
-    /// One of `SHAPES` with one of `INPUTS`; multipliers of either sign and 0.
+    /// A problem of one of `SHAPES` with one of `INPUTS`, with multipliers of either sign and 0.
     fn new(
         run: &Run,
         shape: (usize, usize, usize),
@@ -68,7 +69,7 @@ impl<T: Storage> Subject<T> {
         })
     }
 
-    /// Samples, depth and height of a preset's input, which `change` may do something to.
+    /// A problem of a preset with these samples, depth and height. `change` may modify the case.
     pub(super) fn of(
         run: &Run,
         preset: KernelBench79,
@@ -79,7 +80,7 @@ impl<T: Storage> Subject<T> {
         let shape = [n, CHANNELS, depth, height, WIDTH];
         let mut case = case::<T>(layers.layers().iter().cloned(), &shape);
         if size_of::<T>() == size_of::<f32>() {
-            // In f32, where filters are scaled.
+            // In f32, where filters are scaled, filters have different magnitudes.
             set_filters_apart(&mut case.parameters[0], 1);
         }
         let mut case = change(case);
@@ -108,7 +109,7 @@ impl<T: Storage> Subject<T> {
         })
     }
 
-    /// What a kernel makes of it.
+    /// Launches a kernel and returns its output.
     pub(super) fn result(
         &self,
         run: &Run,
@@ -128,7 +129,7 @@ impl<T: Storage> Subject<T> {
 /// A kernel by its family and labels.
 pub(super) type Chosen = (&'static Family<Arguments>, [Label; 2]);
 
-/// What all of these kernels take.
+/// The arguments of all of these kernels.
 pub(super) type Arguments = (
     *const c_void,
     *const c_void,
@@ -138,10 +139,10 @@ pub(super) type Arguments = (
     OneLaunch3dGeometry,
 );
 
-/// The kernel that takes so many blocks for a sample, and its launch.
+/// A function that returns the kernel with this number of blocks a sample, and its launch.
 pub(super) type Choose = fn(&OneLaunch3dGeometry, u32) -> (Chosen, Option<LaunchShape>);
 
-/// The one that multiplies warp by warp.
+/// The kernel with `mma.sync`.
 pub(super) fn of_warps<F: Format>(
     g: &OneLaunch3dGeometry,
     blocks: u32,
@@ -167,7 +168,7 @@ pub(super) fn of_warpgroups<F: Format>(
     ((family, labels), warpgroup::shape(g, blocks))
 }
 
-/// Every shape with every input that the format is made for.
+/// Checks every shape with every input that suits the format.
 fn matches_by<F: Format>(run: &Run, choose: Choose) -> Outcome {
     let is_for = |&(.., special): &Input| match F::LABEL {
         "f16x2_f32" => true,
@@ -176,9 +177,9 @@ fn matches_by<F: Format>(run: &Run, choose: Choose) -> Outcome {
     };
     for shape in SHAPES {
         for input in INPUTS.into_iter().filter(is_for) {
-            // Of a product's error: the oracle counts the terms of a sum, and passes their errors through the
-            // statistics, where one of a value far from the mean counts several times. What stands beside a
-            // value as large as this has fewer bits.
+            // A fraction of a product's error: the oracle counts the terms of a sum, and propagates their
+            // errors through the statistics, where the error of a value far from the mean counts several
+            // times. Values beside one as large as 1e6 keep fewer bits.
             let part = if input.2 == Some(1e6) { 1.0 } else { 16.0 };
             let precision = Precision {
                 products: F::PRODUCTS / part,
@@ -193,7 +194,7 @@ fn matches_by<F: Format>(run: &Run, choose: Choose) -> Outcome {
     Ok(())
 }
 
-/// Blocks that are alone and clusters give the same bits, as which all NaN count.
+/// Checks that single blocks and clusters give the same bits; all NaN count as equal.
 fn same_in_clusters_by<F: Format>(run: &Run, choose: Choose, clusters: &[u32]) -> Outcome {
     for (shape, input) in CLUSTERED {
         let subject = Subject::<F::Stored>::new(run, SHAPES[shape], INPUTS[input])?;
@@ -211,7 +212,7 @@ fn same_in_clusters_by<F: Format>(run: &Run, choose: Choose, clusters: &[u32]) -
     Ok(())
 }
 
-/// The last sample of a batch of more elements than 32 bits count comes to the bits that it comes to alone.
+/// Checks that the last sample of a batch of more than 2^32 elements has the bits that it has alone.
 fn far_by<F: Format>(run: &Run, choose: Choose) -> Outcome {
     const SAMPLES: u64 = 300_000_001;
     let subject = Subject::<F::Stored>::new(run, SHAPES[0], INPUTS[0])?;
@@ -234,12 +235,12 @@ fn far_by<F: Format>(run: &Run, choose: Choose) -> Outcome {
     y.are("the last sample", last, |at| alone[(at % outputs) as usize])
 }
 
-/// The last of many samples, by the kernel that multiplies warp by warp.
+/// [`far_by`] for the kernel with `mma.sync`.
 pub(crate) fn far<F: Format>(run: &Run) -> Outcome {
     far_by::<F>(run, of_warps::<F>)
 }
 
-/// The same, by the kernel with `wgmma`.
+/// [`far_by`] for the kernel with `wgmma`.
 pub(crate) fn far_on_warpgroups<F: Format>(run: &Run) -> Outcome {
     far_by::<F>(run, of_warpgroups::<F>)
 }
@@ -254,12 +255,12 @@ pub(crate) fn matches_on_warpgroups<F: Format>(run: &Run) -> Outcome {
     matches_by::<F>(run, of_warpgroups::<F>)
 }
 
-/// Clusters of the first.
+/// Clusters of the kernel with `mma.sync`.
 pub(crate) fn clusters<F: Format>(run: &Run) -> Outcome {
     same_in_clusters_by::<F>(run, of_warps::<F>, &[2, 4, 8])
 }
 
-/// Clusters of the second.
+/// Clusters of the kernel with `wgmma`.
 pub(crate) fn warpgroup_clusters<F: Format>(run: &Run) -> Outcome {
     same_in_clusters_by::<F>(run, of_warpgroups::<F>, &[warpgroup::CLUSTER_BLOCKS])
 }

@@ -10,7 +10,7 @@ use super::norm::optional;
 use super::rows::{Row, rows};
 use super::{Loaded, Outcome, Run, case, compare, expected, label};
 
-/// Every number of filters; windows that no two axes have alike; more pixels than a block has.
+/// Every number of filters; windows that differ between axes; more pixels than a block has.
 fn images() -> [Row<2>; 8] {
     rows! {
         [2, 8, 1], [19, 16], [3, 5], stride([2, 1]), padding([1, 2]), dilation([1, 2]);
@@ -31,7 +31,7 @@ fn volumes() -> [Row<3>; 2] {
     }
 }
 
-/// Every row, of filters in both orders.
+/// Checks every row, with filters in both memory orders.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     let images = images().map(|row| (Layer::from(row.layer()), row.shape()));
     let volumes = volumes().map(|row| (Layer::from(row.layer()), row.shape()));

@@ -19,7 +19,7 @@ const ROWS: [(usize, [usize; 3], [usize; 3]); 6] = [
     (1, [3, 40, 41], [2, 0, 5]),
 ];
 
-/// Every row in every mode, and with an even filter that keeps extents.
+/// Checks every row in every mode, and with an even filter that keeps extents.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     use PaddingMode::{Circular, Reflect, Replicate, Zeros};
     for (planes, inner, padding) in ROWS {

@@ -1,5 +1,4 @@
-//! Transposed convolutions: the filters of their classes, direct convolutions, and the kernels that
-//! interleave the results.
+//! Transposed convolutions: the filters of their classes, direct convolutions, and the interleave kernels.
 
 use cuda_std::{Label, Storage};
 use launch_config::KernelGeometry;
@@ -33,7 +32,7 @@ pub(super) struct Row {
     pub(super) bias: bool,
 }
 
-/// With these channels, extents and steps, and a bias.
+/// A row with these channels, extents and strides, and a bias.
 pub(super) fn row(
     input: [usize; 5],
     out_channels: usize,
@@ -56,10 +55,10 @@ pub(super) fn row(
 fn rows() -> Vec<Row> {
     vec![
         row([1, 1, 1, 1, 1], 1, [1; 3], [1; 3]),
-        // One class; rows of a vector, of several, and that end within one.
+        // One class; rows of one vector, of several, and that end within a vector.
         row([2, 3, 1, 4, 8], 4, [1, 2, 2], [1, 2, 2]),
         row([1, 2, 1, 3, 33], 3, [1, 1, 3], [1, 1, 3]),
-        // Sequences whose residues have no taps, at both ends of which there is more.
+        // Sequences with residues without taps, and more of these outputs at both ends.
         Row {
             output_padding: [0, 0, 6],
             ..row([2, 2, 1, 1, 19], 8, [1, 1, 2], [1, 1, 7])
@@ -93,7 +92,7 @@ fn rows() -> Vec<Row> {
             bias: false,
             ..row([1, 6, 1, 4, 13], 9, [1, 4, 3], [1, 3, 2])
         },
-        // More than a block writes, of several planes.
+        // More outputs than a block writes, of several planes.
         row([1, 2, 1, 33, 35], 4, [1, 2, 3], [1, 2, 2]),
         // Rows of several tiles, and phases that take several blocks a tile.
         row([1, 1, 1, 5, 513], 2, [1, 3, 2], [1, 3, 2]),
@@ -113,7 +112,7 @@ fn rows() -> Vec<Row> {
 }
 
 impl Row {
-    /// A small one of any attributes, with axes that differ.
+    /// A small random row of any attributes, with different axes.
     fn drawn(draw: &mut Draw) -> Option<Self> {
         let [d, h, w] = [draw.from(1, 4), draw.from(1, 6), draw.from(1, 9)];
         let groups = draw.of(&[1, 1, 2, 3]);
@@ -168,7 +167,7 @@ impl Row {
     }
 }
 
-/// Every row, with NaN and infinities in some.
+/// Checks every row, some with NaN and infinities.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (number, row) in rows().iter().enumerate() {
         let case = case::<T>([row.layer()], &row.input);
@@ -180,7 +179,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Rows that are drawn.
+/// Checks random rows.
 pub(crate) fn drawn<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(23);
     let mut rows = (0..).filter_map(|_| Row::drawn(&mut draw));
@@ -244,11 +243,11 @@ pub(super) struct Convolved<T> {
     pub(super) bias: *const std::ffi::c_void,
 }
 
-/// What results go through before they are written.
+/// The epilogue of the interleave kernels.
 pub(super) struct OutputEpilogue<'a, T> {
     pub(super) gain: Tensor<f32>,
     pub(super) shift: Tensor<f32>,
-    /// Those of the list.
+    /// The list's gain and shift.
     pub(super) behind: [Tensor<f32>; 2],
     pub(super) epilogue: Epilogue,
     pub(super) list: OperandList,
@@ -256,7 +255,7 @@ pub(super) struct OutputEpilogue<'a, T> {
 }
 
 impl<T: Storage> OutputEpilogue<'_, T> {
-    /// Nothing.
+    /// An epilogue that changes nothing.
     fn none(run: &Run) -> Result<Self, Failure> {
         Ok(Self {
             gain: run.tensor(&[])?,
@@ -291,7 +290,7 @@ impl<T: Storage> Convolved<T> {
         })
     }
 
-    /// The output in a layout, which the residual has as well.
+    /// Interleaves the results in a layout; the residual has the same layout.
     pub(super) fn interleaved(
         &self,
         run: &Run,
@@ -329,7 +328,7 @@ impl<T: Storage> Convolved<T> {
     }
 }
 
-/// The case's output in NCHW, by the oracle, and in NHWC, by its bits.
+/// Compares the case's NCHW output with the oracle, and its NHWC output with the bits of the NCHW output.
 fn check<T: Storage>(run: &Run, case: &Case) -> Outcome {
     let loaded = run.load::<T>(case)?;
     let convolved = Convolved::new(run, &problem(case), &loaded)?;
@@ -348,14 +347,14 @@ fn check<T: Storage>(run: &Run, case: &Case) -> Outcome {
     same_bits(&format!("{}, channels last", case.name), &y, &wanted)
 }
 
-/// Outputs of more elements than 32 bits count, of one class.
+/// Outputs of more than 2^32 elements, of one class.
 pub(crate) fn far(run: &Run) -> Outcome {
     // Rows that whole tiles cover; two phases along rows and two along columns.
     far_of(run, Layout::Nchw, [1, 1 << 29], [1, 2])?;
     far_of(run, Layout::Nhwc, [1, 1 << 29], [1, 2])
 }
 
-/// Images of these extents, with as many phases along rows and columns.
+/// [`far`] for images of these extents, with these numbers of phases along rows and columns.
 fn far_of(run: &Run, layout: Layout, image: [usize; 2], phases: [usize; 2]) -> Outcome {
     let [n, c, k] = [3, 1, 4];
     let input = [n, c, 1, image[0], image[1]];

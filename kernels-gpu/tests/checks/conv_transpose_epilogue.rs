@@ -1,4 +1,4 @@
-//! Transposed convolutions with what the kernels that interleave do to outputs before they write them.
+//! Transposed convolutions with the epilogue of the interleave kernels.
 
 use cuda_std::Storage;
 use launch_config::Presence;
@@ -13,18 +13,18 @@ use super::implicit_gemm_without_norm::folded;
 use super::rows::{ADD, HARDSWISH, Listed, SILU, residual_list};
 use super::{Outcome, Run, case, compare, precision, same_bits, stored};
 
-/// A transposed convolution, perhaps a batch norm and a function behind it, and what the list does then.
+/// A transposed convolution, followed by an optional batch norm and function, and by a list.
 struct Ended {
     of: Row,
     batch_norm: bool,
     function: Option<PointwiseSpec>,
     list: &'static [Listed],
-    /// Factors of each channel behind the list.
+    /// Whether a scale of each channel follows the list.
     scale: bool,
 }
 
 impl Ended {
-    /// With nothing behind it.
+    /// A transposed convolution without an epilogue.
     fn of(of: Row) -> Self {
         Self {
             of,
@@ -36,7 +36,7 @@ impl Ended {
     }
 }
 
-/// With what stands behind them in the launch that interleaves: the same bits in both layouts.
+/// Checks epilogues in the interleave launch, with the same bits in both layouts.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     let two_classes = Row {
         padding: [0, 1, 1],
@@ -89,7 +89,8 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
                 ..row([2, 4, 2, 3, 3], 8, [2, 3, 2], [2, 2, 1])
             })
         },
-        // The output itself, more than a block writes, and a last vector that is not whole.
+        // A class whose convolution has the output itself; more outputs than a block writes, and a partial
+        // last vector.
         Ended {
             batch_norm: true,
             list: &[HARDSWISH],
@@ -121,7 +122,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// One of them.
+/// Checks one row.
 fn check<T: Storage>(run: &Run, row: &Ended, case: &Case) -> Outcome {
     let [gain, shift] = match row.batch_norm {
         true => folded(case),

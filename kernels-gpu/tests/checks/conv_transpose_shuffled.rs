@@ -14,10 +14,10 @@ use super::implicit_gemm_lists::{Lists, listed};
 use super::implicit_gemm_without_norm::{folded, wanted};
 use super::{Failure, Loaded, Outcome, Run, case, compare, label, same_bits};
 
-/// Outputs of rows of whole vectors, also in 16 bits; and, at the end, of other rows.
+/// Outputs with rows of whole vectors, also in 16 bits, and at the end with other rows.
 fn rows() -> Vec<Row> {
     vec![
-        // Two phases of rows, of one and two taps; a warp whose filters are not all there.
+        // Two phases of rows, of one and two taps; a warp with fewer filters than it has room for.
         Row {
             padding: [0, 1, 1],
             output_padding: [0, 0, 1],
@@ -82,7 +82,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// Every row, with NaN and infinities, and with a batch norm and lists behind some.
+/// Checks every row, with NaN and infinities, and some with a batch norm and lists.
 pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
     for (number, row) in rows().iter().enumerate() {
         let mut layers = vec![row.layer()];
@@ -138,7 +138,7 @@ fn check<F: Operand>(run: &Run, case: &Case, number: usize) -> Outcome {
         let operands = prepare::<F>(run, &config, &x, &filters)?;
         classes.push((config, operands, filters, bias));
     }
-    // Every element is written by one of them.
+    // The classes together write every element.
     let multiply = |device, ended: &Ended<F::Stored>| {
         let y = run.empty::<F::Stored>(elements)?;
         for (config, operands, filters, bias) in &classes {
@@ -164,7 +164,7 @@ fn check<F: Operand>(run: &Run, case: &Case, number: usize) -> Outcome {
     for device in [&DEVICE, &FOR_SINGLE_TILES] {
         same_bits(&what, &multiply(device, &ended)?, &y)?;
     }
-    // The lists go by the output's channels.
+    // Lists use the output's channels.
     let mut conv = classes[0].0.geometry.conv;
     conv.group_k = problem.k as u32;
     (conv.groups, conv.z, conv.p, conv.q) = (1, 1, 1, (elements / problem.n / problem.k) as u32);

@@ -1,4 +1,4 @@
-//! What is expected of a kernel that convolves, takes moments and keeps extrema.
+//! Expected results of kernels that convolve, take moments and keep extrema.
 
 use cuda_std::{Storage, bf16, f16};
 use launch_config::KernelGeometry;
@@ -12,9 +12,9 @@ use oracle::{Bounded, Case, Expected, Precision};
 use super::rows::Row;
 use super::{Failure, Run, Tensor, case, direct, precision, stored};
 
-/// How a kernel multiplies on tensor cores.
+/// The math mode of a tensor core kernel.
 pub(crate) trait Format {
-    /// What tensors are stored in.
+    /// The storage type of tensors.
     type Stored: Storage;
     /// The name in kernel symbols.
     const LABEL: &'static str;
@@ -22,17 +22,17 @@ pub(crate) trait Format {
     const PRODUCTS: f64;
 }
 
-/// f32 in two parts, of 22 bits together.
+/// f32 split into two f16 of together 22 bits.
 pub(crate) struct F16x2;
 
 /// f32 rounded to 11 bits.
 pub(crate) struct ScaledF16;
 
-/// f32 in three bf16, which are all of its bits.
+/// f32 split into three bf16, which together have all of its bits.
 pub(crate) struct Bf16x3;
 
-/// Products of parts leave out `e * f` of factors `a + e` and `b + f` that are rounded to 16 bits and to 8:
-/// twice `2^-8 * 2^-16` of the product.
+/// The three bf16 products leave out `e * f` of factors `a + e` and `b + f` that are rounded to 16 bits and
+/// to 8: twice `2^-8 * 2^-16` of the product.
 const PARTS_UNIT: f64 = 1.0 / (1 << 23) as f64;
 
 const SPLIT_UNIT: f64 = 1.0 / (1 << 22) as f64;
@@ -56,9 +56,9 @@ formats! {
     bf16: bf16, "bf16", SPLIT_UNIT;
 }
 
-/// Gives samples, groups, channels and filters magnitudes of their own, by powers of two, which round
-/// nothing: what is multiplied by the scale of another shows, and so does a scale that one group alone was
-/// asked for. A first group's scale takes the others beyond what f16 holds.
+/// Gives samples, groups, channels and filters different magnitudes, by powers of two, which are exact. A
+/// value that is multiplied by the scale of another then shows, and so does a scale that only one group
+/// chose. The scale of the first group takes the others out of f16's range.
 fn set_apart(case: &mut Case, groups: usize) {
     let of_group = case.x.shape()[1] / groups;
     for (sample, mut x) in case.x.outer_iter_mut().enumerate() {
@@ -72,7 +72,8 @@ fn set_apart(case: &mut Case, groups: usize) {
     set_filters_apart(&mut case.parameters[0], groups);
 }
 
-/// The filters alone. Those of two groups at one place differ as well, but for some numbers of them.
+/// Gives filters alone different magnitudes. Filters at the same place of two groups differ as well, except
+/// for some numbers of filters.
 pub(super) fn set_filters_apart(filters: &mut ArrayD<f32>, groups: usize) {
     const EXPONENTS: [f32; 7] = [0.0, -3.0, 2.0, -1.0, 4.0, -2.0, 1.0];
     let of_group = filters.shape()[0] / groups;
@@ -82,27 +83,27 @@ pub(super) fn set_filters_apart(filters: &mut ArrayD<f32>, groups: usize) {
     }
 }
 
-/// A convolution of volumes with a bias, and a norm's weight and a factor for each channel, whose signs a
-/// pool behind it has to know.
+/// A convolution of volumes with a bias, and the weight of a norm and a factor for each channel. A pool needs
+/// their signs.
 pub(super) struct Convolution {
     pub(super) row: Row,
-    /// What a product may be off by, if not what its format says.
+    /// The tolerance of a product, if it is not that of the format.
     pub(super) products: Option<f64>,
     pub(super) case: Case,
     pub(super) geometry: ConvGeometry,
     pub(super) scale: ArrayD<f32>,
-    /// Of an even number of channels; other norms have none.
+    /// The norm's weight, if the number of channels is even; other norms have none.
     pub(super) norm_weight: Option<ArrayD<f32>>,
 }
 
-/// What is multiplied behind a convolution, on the device.
+/// The factors after a convolution, on the device.
 pub(super) struct Factors<T: Storage> {
     pub(super) norm_weight: Option<Tensor<T>>,
     pub(super) scale: Tensor<T>,
 }
 
 impl Convolution {
-    /// That of a row.
+    /// The convolution of a row.
     pub(super) fn new<T: Storage>(row: Row) -> Self {
         let (groups, k) = (row.attributes.groups, row.channels[2]);
         let mut case = case::<T>([Layer::from(row.layer())], &row.shape());
@@ -123,8 +124,7 @@ impl Convolution {
         }
     }
 
-    /// Puts a NaN in as many windows as a window has places, in each at another place, where filters are of
-    /// one tap.
+    /// Puts a NaN at each position of a window, each in a window of its own, for filters of one tap.
     pub(super) fn put_nan_in_windows(&mut self, channel: usize) {
         let [h, w] = self
             .row
@@ -148,7 +148,7 @@ impl Convolution {
         })
     }
 
-    /// The convolution, if a product may be off by `products`.
+    /// The expected convolution, with a tolerance of `products` for each product.
     pub(super) fn values(&self, products: f64) -> Bounded {
         let precision = Precision {
             products,
@@ -158,7 +158,7 @@ impl Convolution {
         all.expect("a layer that takes this input")
     }
 
-    /// The moments of each `channels` planes of what is stored as `T` of `y`: count, mean, sum of squared
+    /// The expected moments of `y` rounded to `T`, for each `channels` planes: count, mean, sum of squared
     /// deviations, 0.
     pub(super) fn moments<T: Storage>(&self, y: &Bounded, channels: u32) -> Expected {
         let y = y.clone().stored(&precision::<T>());
@@ -171,7 +171,7 @@ impl Convolution {
             let mean = plane.iter().sum::<f64>() / count;
             let m2 = plane.iter().map(|y| (y - mean).powi(2)).sum::<f64>();
             let largest = tolerance.iter().copied().fold(0.0, f64::max);
-            // The values are added up in f32, 32 in a row at most.
+            // The values are summed in f32, in chains of at most 32 additions.
             let off = largest + 8.0 * f64::exp2(-24.0) * mean.abs();
             let m2_off = 2.0 * off * (m2 * count).sqrt() + count * off * off;
             [(count, 0.0), (mean, off), (m2, m2_off), (0.0, 0.0)]
@@ -179,8 +179,8 @@ impl Convolution {
         direct::<f32>(wanted)
     }
 
-    /// What is stored as `T` of `y`: all, or of each window of these extents the value that is the largest
-    /// after multiplications with the channel's norm weight and factor.
+    /// The expected stored results of `y`: all values, or of each window of these extents the value that is
+    /// the largest after the multiplications by the channel's norm weight and factor.
     pub(super) fn results<T: Storage>(&self, mut y: Bounded, pool: Option<[u32; 2]>) -> Expected {
         if let Some([h, w]) = pool {
             let negative = |of: &ArrayD<f32>, channel: usize| of[channel] < 0.0;

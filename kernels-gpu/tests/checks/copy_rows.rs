@@ -1,4 +1,4 @@
-//! Copies of parts of rows: the bits of a copy element by element.
+//! Copies of parts of rows, bit by bit against a copy element by element.
 
 use cuda_std::Storage;
 use launch_config::copy_rows::{RowsGeometry, RowsOf};
@@ -11,8 +11,8 @@ use super::{Outcome, Run, label, same_bits};
 /// Rows, elements of each, pitch and start of the source and of the target.
 type Row = (usize, usize, [usize; 2], [usize; 2]);
 
-/// One element; whole rows into wider ones, and out of such; single elements and vectors; several blocks to a
-/// row and several rows to a block, of which the last block is not full.
+/// One element; whole rows into wider rows, and out of wider rows; units of single elements and of vectors;
+/// several blocks to a row and several rows to a block, with a partial last block.
 const ROWS: [Row; 8] = [
     (1, 1, [1, 0], [1, 0]),
     (3, 35, [35, 0], [77, 42]),
@@ -24,8 +24,8 @@ const ROWS: [Row; 8] = [
     (900, 5, [7, 1], [6, 1]),
 ];
 
-/// Every row, from the first element of a tensor to the last one of another, of which all else is left as it
-/// is.
+/// Checks every row, from the first element of a tensor to the last one of another. All other elements of the
+/// target stay unchanged.
 pub(crate) fn copies<T: Storage>(run: &Run) -> Outcome {
     for row in ROWS {
         let (rows, elements, source, target) = row;
@@ -53,7 +53,7 @@ pub(crate) fn copies<T: Storage>(run: &Run) -> Outcome {
             same_bits(&format!("{row:?}{what}"), &y, &wanted)
         };
         copy("", g)?;
-        // As rows that are too long for a reciprocal.
+        // Treats the rows as too long for a reciprocal.
         if g.row_units > 1024 {
             g.near = Reciprocal::of(1024);
             copy(" far", g)?;

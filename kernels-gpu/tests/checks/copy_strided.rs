@@ -1,5 +1,5 @@
-//! Copies of arrays with any strides: the bits of a copy element by element, or these rounded to the target's
-//! type.
+//! Copies of arrays with any strides, bit by bit against a copy element by element, or against its rounding
+//! to the target's type.
 
 use cuda_std::Storage;
 use launch_config::copy_strided::{Collapsed, CopyGeometry};
@@ -11,10 +11,10 @@ use super::{Outcome, Run, label, same_bits};
 /// Extents, and strides.
 type Row<'a> = (&'a [usize], &'a [isize]);
 
-/// In rows: dense ones, rows that end inside vectors, rows with gaps, whole vectors and not, along either of
-/// two axes; short rows of many axes; backwards, repeated, every second element. In tiles: channels last with
-/// few, some and many channels, several tiles and parts of them along either axis, the long axis read or
-/// written; backwards, with gaps.
+/// Row copies: dense rows, rows that end inside vectors, rows with gaps, whole vectors and not, along either
+/// of two axes; short rows of many axes; backwards, repeated, every second element. Tile copies: channels
+/// last with few, some and many channels, several tiles and parts of them along either axis, the long axis
+/// read or written; backwards, with gaps.
 const ROWS: [Row; 21] = [
     (&[5001], &[1]),
     (&[1], &[7]),
@@ -42,7 +42,7 @@ const ROWS: [Row; 21] = [
     (&[2, 64, 64], &[5000, 1, 66]),
 ];
 
-/// Every row, the memory starting on vectors and not.
+/// Checks every row, with memory that is vector-aligned and memory that is not.
 pub(crate) fn copies<S: Storage, T: Storage>(run: &Run) -> Outcome {
     for (shape, strides) in ROWS {
         for first in [0, 3] {
@@ -52,10 +52,10 @@ pub(crate) fn copies<S: Storage, T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Every number of 16 bits, those of NaN included, in rows forwards and backwards and in tiles.
+/// Checks every 16-bit pattern, including NaN, in rows forwards and backwards and in tiles.
 pub(crate) fn bits<T: Storage>(run: &Run) -> Outcome {
     const ALL: usize = 1 << 16;
-    // Two to a word; no copy of words looks at what they are.
+    // Two patterns a word; a copy of words does not interpret them.
     let word = |i: u32| f32::from_bits((2 * i) | ((2 * i + 1) << 16));
     let words: Vec<f32> = (0..ALL as u32 / 2).map(word).collect();
     let x = run.tensor::<f32>(&words)?;
@@ -85,7 +85,7 @@ pub(crate) fn bits<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Random permutations of random axes, some with gaps, turned round or repeated.
+/// Checks random permutations of random axes, some with gaps, reversed or repeated.
 pub(crate) fn random<S: Storage, T: Storage>(run: &Run) -> Outcome {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |limit: usize| {
@@ -118,7 +118,7 @@ pub(crate) fn random<S: Storage, T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// One copy, of memory with `first` elements before those that are used.
+/// Checks one copy, from memory with `first` unused elements in front.
 fn copy<S: Storage, T: Storage>(
     run: &Run,
     shape: &[usize],

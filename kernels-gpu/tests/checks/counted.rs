@@ -1,4 +1,4 @@
-//! Norms of statistics that another kernel left, in parts of any length.
+//! Norms with counted statistics of another kernel, in parts of any length.
 
 use cuda_std::Storage;
 use launch_config::norm::COUNTED_ELEMENTS;
@@ -10,12 +10,12 @@ use super::super::kernels::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_P
 use super::norm::Norm;
 use super::{Failure, Loaded, Outcome, Run, Tensor, combine, compare, expected, label, same_bits};
 
-/// Rows of 21 elements and of 404, statistics in parts, normalised with weight and bias.
+/// Checks rows of 21 and of 404 elements, with statistics in parts, normalised with weight and bias.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (channels, groups, spatial) in [(12, 4, 7), (8, 2, 101)] {
         let norm = norm(2, channels, groups, spatial);
         let case = norm.case::<T>([Layer::from(Layer::group_norm("norm", groups))]);
-        // Parts of one value, of two, of three and of all that is left.
+        // Parts of one, two and three values and of the rest.
         let moments = moments(run, &norm, &case, &[0, 1, 3, 6])?;
         let y = normalised::<T>(run, &norm, &case, &moments, 4)?;
         compare(&case.name, &y, &expected::<T>(&case))?;
@@ -23,8 +23,8 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Rows of as many parts as a warp combines at most, which has two for each of its lanes, and of fewer;
-/// blocks have several rows. The bits are those of statistics that were combined before.
+/// Checks rows of as many parts as a warp combines at most, two for each of its lanes, and of fewer; blocks
+/// have several rows. The bits equal those of statistics that an earlier launch combined.
 pub(crate) fn bits<T: Storage>(run: &Run) -> Outcome {
     for (channels, groups, spatial) in [(8, 2, 101), (3, 3, 391)] {
         let norm = norm(3, channels, groups, spatial);
@@ -72,7 +72,7 @@ fn moments(run: &Run, norm: &Norm, case: &Case, starts: &[usize]) -> Result<Tens
     run.tensor::<f32>(&moments)
 }
 
-/// What becomes of the case's input, with statistics in `parts` parts of a row.
+/// Normalises the case's input, with statistics in `parts` parts of a row.
 fn normalised<T: Storage>(
     run: &Run,
     norm: &Norm,
@@ -103,7 +103,7 @@ fn normalised<T: Storage>(
     Ok(y)
 }
 
-/// Count, mean, sum of squared deviations, 0.
+/// The moments of `values`: count, mean, sum of squared deviations, 0.
 fn moments_of(values: &[f64]) -> [f32; 4] {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count.max(1.0);

@@ -42,14 +42,14 @@ fn table() -> [Row; 10] {
         [1, 1, 1], [1, 30, 9], [1, 17, 9];
         // No bias.
         [1, 3, 3], [1, 21, 40], [1, 3, 3], padding([0, 1, 1]), groups(3), pool(2, 2), without_bias();
-        // Items of which one row, or one column, is at the edge, and no more.
+        // Items of which just one row or one column is at the edge.
         [1, 2, 2], [1, 24, 64], [1, 3, 3], padding([0, 1, 1]), groups(2);
-        // One item, which ends where the plane does: behind its last column lanes have nothing to load.
+        // One item that ends at the plane's end: lanes past its last column have nothing to load.
         [1, 1, 1], [1, 10, 22], [1, 3, 3];
     }
 }
 
-/// All rows.
+/// Checks all rows.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (number, row) in table().into_iter().enumerate() {
         check::<T>(run, &format!("row {number}"), &Convolution::new::<T>(row))?;
@@ -57,8 +57,8 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Without a norm: batch norm, functions and a residual before the result is written; of channels-last
-/// tensors the same bits.
+/// Checks convolutions without a norm: batch norm, functions and a residual before the result is written.
+/// Channels-last tensors give the same bits.
 pub(crate) fn without_norm<T: Storage>(run: &Run) -> Outcome {
     let table: [Row; 12] = rows! {
         [2, 3, 3], [1, 21, 45], [1, 3, 3], padding([0, 1, 1]), groups(3), batch_norm(), relu();
@@ -67,7 +67,7 @@ pub(crate) fn without_norm<T: Storage>(run: &Run) -> Outcome {
         [1, 3, 3], [1, 9, 35], [1, 3, 3], groups(3), list(&[ADD]);
         // Whole vectors of channels: windows that slide by one column, in two blocks of a sample.
         [2, 64, 64], [1, 7, 19], [1, 3, 3], padding([0, 1, 1]), groups(64), batch_norm(), relu();
-        // By two columns.
+        // Windows that slide by two columns.
         [2, 12, 12], [1, 9, 21], [1, 5, 5], stride([1, 2, 2]), padding([0, 2, 2]), groups(12), batch_norm(), list(&[SILU, ADD]);
         // Volumes.
         [1, 4, 4], [5, 6, 11], [3, 3, 3], stride([2, 1, 1]), padding([1; 3]), groups(4), leaky_relu(0.25), list(&[ADD, HARDSWISH]);
@@ -77,7 +77,7 @@ pub(crate) fn without_norm<T: Storage>(run: &Run) -> Outcome {
         // Filters longer than a window, and as long.
         [1, 20, 20], [1, 4, 30], [1, 2, 11], padding([0, 0, 5]), groups(20), list(&[SILU]);
         [1, 4, 4], [1, 3, 21], [1, 1, 8], stride([1, 1, 2]), groups(4);
-        // Two blocks of channels, of which the second is not full; windows in the padding alone.
+        // Two blocks of channels, of which the second is partial; windows in the padding alone.
         [1, 72, 72], [1, 4, 5], [1, 7, 7], padding([0, 9, 9]), groups(72);
     };
     for (number, row) in table.into_iter().enumerate() {
@@ -86,31 +86,31 @@ pub(crate) fn without_norm<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// The same by small square filters of channels-last images, down segments of any number of rows.
+/// [`without_norm`] for small square filters of channels-last images, with segments of any number of rows.
 pub(crate) fn rolling<T: Storage>(run: &Run) -> Outcome {
     const PADDED: [usize; 3] = [0, 1, 1];
     let table: [Row; 15] = rows! {
-        // Runs and rows that are not full, two samples in a block, all inputs of a thread in the image.
+        // Partial runs and rows, two samples in a block, all inputs of a thread in the image.
         [2, 64, 64], [1, 7, 19], [1, 3, 3], padding(PADDED), groups(64), batch_norm(), relu();
         // Rows fewer than the filter's, a pair of channels in a second block, no bias.
         [1, 66, 66], [1, 2, 5], [1, 5, 5], padding([0, 2, 2]), groups(66), batch_norm(), without_bias();
         [3, 130, 130], [1, 3, 4], [1, 3, 3], padding(PADDED), groups(130), leaky_relu(0.25);
-        // By two rows and columns, of which the input has an even and an odd number.
+        // Strides of two, with an even and an odd number of input rows and columns.
         [2, 12, 12], [1, 9, 21], [1, 5, 5], stride([1, 2, 2]), padding([0, 2, 2]), groups(12), batch_norm(), list(&[SILU, ADD]);
         [1, 6, 6], [1, 12, 14], [1, 3, 3], stride([1, 2, 2]), padding(PADDED), groups(6), list(&[HARDSWISH]);
         [1, 2, 2], [1, 11, 12], [1, 3, 3], stride([1, 2, 2]), groups(2), batch_norm(), list(&[ADD]);
-        // No padding, and much more than windows need.
+        // No padding, and much more padding than windows need.
         [1, 4, 4], [1, 11, 9], [1, 3, 3], groups(4), list(&[SILU]);
         [1, 4, 4], [1, 4, 6], [1, 3, 3], padding([0, 9, 9]), groups(4), list(&[HARDSWISH, ADD]);
         [1, 8, 8], [1, 5, 3], [1, 5, 5], stride([1, 2, 2]), padding([0, 9, 2]), groups(8), relu();
-        // A function behind the residual; one column, one row.
+        // A function after the residual; one column, one row.
         [1, 10, 10], [1, 9, 1], [1, 5, 5], padding([0, 2, 2]), groups(10), batch_norm(), list(&[SILU, ADD, RELU]);
         [5, 2, 2], [1, 1, 13], [1, 3, 3], padding(PADDED), groups(2), without_bias(), list(&[ADD]);
-        // Taps that do not stay in registers.
+        // More taps than stay in registers.
         [2, 6, 6], [1, 9, 11], [1, 7, 7], padding([0, 3, 3]), groups(6), batch_norm(), relu();
         [1, 36, 36], [1, 3, 4], [1, 7, 7], padding([0, 3, 3]), groups(36), list(&[SILU, ADD]);
         [1, 2, 2], [1, 8, 7], [1, 7, 7], groups(2), without_bias();
-        // A list that the kernel does not have.
+        // A list that the kernel does not support.
         [1, 4, 4], [1, 5, 5], [1, 3, 3], padding(PADDED), groups(4), list(&[SILU, RELU]);
     };
     for (number, row) in table.into_iter().enumerate() {
@@ -119,7 +119,7 @@ pub(crate) fn rolling<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// One of them.
+/// Checks one row without a norm.
 pub(super) fn check_without_norm<T: Storage>(run: &Run, what: &str, row: &Row) -> Outcome {
     let mut case = row.case::<T>();
     let ended = Ended::new(run, row, &case)?;
@@ -149,7 +149,7 @@ pub(super) fn check_without_norm<T: Storage>(run: &Run, what: &str, row: &Row) -
     Ok(())
 }
 
-/// A convolution without a norm, with all that its results go through.
+/// A convolution without a norm, with its whole epilogue.
 struct Ended {
     geometry: ConvGeometry,
     gain: Tensor<f32>,
@@ -159,7 +159,7 @@ struct Ended {
     norm: Vec<Tensor<f32>>,
     epilogue: Epilogue,
     list: OperandList,
-    /// Where the residual stands among what was loaded.
+    /// The index of the residual among the loaded tensors.
     residual: usize,
 }
 
@@ -200,7 +200,7 @@ impl Ended {
         })
     }
 
-    /// The kernels for channels-last tensors that have the list, in several ways.
+    /// The channels-last kernels that support the list, in several geometries.
     fn kernels(&self) -> Vec<NhwcKernel> {
         let mut kernels = Vec::new();
         if let Ok(mut g) = NhwcGeometry::new(&self.geometry) {
@@ -221,7 +221,7 @@ impl Ended {
         kernels
     }
 
-    /// The outputs for dense tensors.
+    /// The outputs of the kernel for NCHW tensors.
     fn list<T: Storage>(&self, run: &Run, loaded: &Loaded<T>) -> Result<Tensor<T>, Failure> {
         let g = DepthwiseGeometry::new(&self.geometry, None).expect("a geometry");
         let y = run.empty::<T>(self.outputs())?;
@@ -241,8 +241,8 @@ impl Ended {
         Ok(y)
     }
 
-    /// Wants the bits of `wanted` of channels-last tensors. `form` says how the kernel gets the batch norm:
-    /// as parameters in f32, as parameters of the tensors' type, or folded.
+    /// Checks that a channels-last kernel gives the bits of `wanted`. `form` selects the form of the batch
+    /// norm: parameters in f32, parameters of the tensors' type, or folded.
     fn nhwc<T: Storage>(
         &self,
         run: &Run,
@@ -323,7 +323,7 @@ impl Ended {
     }
 }
 
-/// One, from the input to combined moments.
+/// Checks one convolution, from the input to combined moments.
 pub(super) fn check<T: Storage>(run: &Run, what: &str, conv: &Convolution) -> Outcome {
     let pool = conv.row.pool;
     let g = DepthwiseGeometry::new(&conv.geometry, pool).expect("a geometry");

@@ -1,4 +1,4 @@
-//! NaN among the pixels of windows that the depthwise convolution pools, at each place that a window has.
+//! NaN among the pixels of windows that the depthwise convolution pools, at each position of a window.
 
 use cuda_std::Storage;
 
@@ -6,7 +6,7 @@ use super::convolved::Convolution;
 use super::rows::Row;
 use super::{Outcome, Run, depthwise};
 
-/// A filter of one tap, so that a NaN is one pixel's.
+/// A filter of one tap, so that a NaN affects one pixel.
 pub(crate) fn windows<T: Storage>(run: &Run) -> Outcome {
     let [h, w] = [2, 3];
     let row = Row::new([1, 2, 2], [1, h * h + 1, w * w + 2], [1, 1, 1]);

@@ -1,7 +1,7 @@
-//! Random convolutions. No two axes of one are alike in stride, dilation, padding or extent, so a kernel that
+//! Random convolutions. The axes of each differ in stride, dilation, padding and extent, so a kernel that
 //! confuses two axes fails. Each tile of the implicit GEMM gets one convolution of each kind of launch: with
-//! tiles along every axis, with a single axis that tiles do not divide, and others that a written table of
-//! problems might forget.
+//! tiles along every axis, with a single axis that tiles do not divide, and other kinds that a hand-written
+//! table might miss.
 
 use launch_config::KernelGeometry;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use super::{
     Failure, Outcome, Run, conv, depthwise, implicit_gemm_channels_last, implicit_gemm_without_norm,
 };
 
-/// Numbers that a seed gives.
+/// A random number generator.
 pub(super) struct Draw(u64);
 
 impl Draw {
@@ -42,7 +42,7 @@ impl Draw {
         all[self.from(0, all.len() - 1)]
     }
 
-    /// Three that differ, in any order.
+    /// The three numbers in random order.
     pub(super) fn apart(&mut self, mut three: [usize; 3]) -> [usize; 3] {
         for axis in [2, 1] {
             three.swap(axis, self.from(0, axis));
@@ -51,14 +51,14 @@ impl Draw {
     }
 }
 
-/// More products than this take long in the emulator.
+/// The most products of a convolution; more take long in the emulator.
 const MAX_PRODUCTS: usize = 1_500_000;
 
 impl Row {
-    /// A volume, or an image where there are windows behind it; of few products.
+    /// A random volume, or an image if it is pooled, of few products.
     fn drawn(draw: &mut Draw, pools: bool) -> Self {
         loop {
-            // With an axis of one tap, or without padding, and without such an axis.
+            // With an axis of one tap and one without padding, or with neither.
             let more = draw.from(0, 1);
             let mut filter = draw.apart([1, 2, 3]).map(|taps| taps + more);
             let mut stride = draw.apart([1, 2, 3]);
@@ -70,7 +70,7 @@ impl Row {
                 false => [draw.from(2, 5), draw.from(3, 9), draw.from(4, 24)],
             };
             if draw.from(0, 2) == 0 {
-                // Of which tiles may have all rows and columns.
+                // Extents that a tile may cover completely.
                 (output[1], output[2]) = (draw.of(&[4, 8, 16]), draw.of(&[8, 16, 32]));
             }
             let (is_plain, is_image) = (draw.from(0, 2) == 0, pools || draw.from(0, 2) == 0);
@@ -92,7 +92,7 @@ impl Row {
             let input = [0, 1, 2].map(|axis| {
                 let reach =
                     (output[axis] - 1) * stride[axis] + (filter[axis] - 1) * dilation[axis] + 1;
-                // Up to what one more output would take.
+                // Up to one element less than one more output would need.
                 let unused = draw.from(0, stride[axis] - 1);
                 (reach + unused).saturating_sub(2 * padding[axis])
             });
@@ -117,7 +117,7 @@ impl Row {
         }
     }
 
-    /// Of a few draws the one with the fewest products.
+    /// The draw with the fewest products out of a few.
     fn small(draw: &mut Draw, pools: bool) -> Self {
         let drawn = [(); 8].map(|()| Self::drawn(draw, pools));
         let least = drawn.into_iter().min_by_key(|drawn| {
@@ -138,15 +138,15 @@ impl Row {
     }
 }
 
-/// Whether a launch is of a kind.
+/// A predicate of launches.
 type Kind = fn(&GemmConfig) -> bool;
 
-/// What a launch may be of, of which each tile gets one where it can be.
+/// The kinds of launches. Each tile gets one of each kind, where possible.
 const KINDS: [(&str, Kind); 11] = [
     (
         "several tiles along each axis, the last of each a part",
         |config| {
-            // A tile of one slice leaves none.
+            // Tiles of one slice have no partial tile.
             let is_flat = config.geometry.tile_d == 1;
             let [(d, left), h, w] = tiles(config);
             d > 1
@@ -205,7 +205,7 @@ const KINDS: [(&str, Kind); 11] = [
     ),
 ];
 
-/// How many tiles there are along each axis, and how much of the last one is not used.
+/// The number of tiles along each axis, and the unused extent of the last one.
 fn tiles(config: &GemmConfig) -> [(u32, u32); 3] {
     let (g, conv) = (&config.geometry, &config.geometry.conv);
     [
@@ -215,19 +215,19 @@ fn tiles(config: &GemmConfig) -> [(u32, u32); 3] {
     ]
 }
 
-/// Whether tiles have all of their pixels, and this axis alone is no multiple of theirs.
+/// Whether tiles have all of their pixels, and only this axis is not a multiple of the tile's extent.
 fn is_left(config: &GemmConfig, axis: usize) -> bool {
     let left = tiles(config).map(|(_, left)| left > 0);
     let is_full = config.geometry.tile_pixels() == config.tile.pixels();
     is_full && left == std::array::from_fn(|other| other == axis)
 }
 
-/// How many draws are looked through for a kind, and of how many that are of it the least work is taken.
-/// Those that a tile can be of are found in fewer.
+/// The number of draws that are searched for a kind, and the number of matches from which the one of least
+/// work is taken. Fewer draws suffice for every kind that a tile supports.
 const TRIES: usize = 4000;
 const CANDIDATES: usize = 6;
 
-/// A draw that is of a kind.
+/// Finds a draw of a kind.
 fn find(seed: usize, tile: GemmTile, format: OperandFormat, kind: Kind) -> Option<Row> {
     let mut draw = Draw::new(1 + seed as u64);
     let candidates = (0..TRIES).filter_map(|n| {
@@ -242,13 +242,13 @@ fn find(seed: usize, tile: GemmTile, format: OperandFormat, kind: Kind) -> Optio
     least.map(|(_, drawn)| drawn)
 }
 
-/// A launch of each kind with each of these tiles, if it can be of it.
+/// Checks a launch of each kind with each of these tiles, where the tile supports the kind.
 fn each_kind(run: &Run, tiles: Range<usize>) -> Outcome {
     let mut found = [0; KINDS.len()];
     for (number, &tile) in TILES.iter().enumerate().take(tiles.end).skip(tiles.start) {
         for (index, (name, kind)) in KINDS.into_iter().enumerate() {
             let seed = KINDS.len() * number + index;
-            // Of the many tiles of warps, three for each kind.
+            // Of the many warp tiles, three for each kind.
             if tiles.len() > 2 && (number + index) % tiles.len() > 2 {
                 continue;
             }
@@ -266,12 +266,12 @@ fn each_kind(run: &Run, tiles: Range<usize>) -> Outcome {
     }
 }
 
-/// Tiles of warps.
+/// Checks warp tiles.
 pub(crate) fn warps(run: &Run) -> Outcome {
     each_kind(run, 0..TILES.len() - 2)
 }
 
-/// Tiles of warpgroups.
+/// Checks warpgroup tiles.
 pub(crate) fn warpgroups(run: &Run) -> Outcome {
     each_kind(run, TILES.len() - 2..TILES.len())?;
     let mut draw = Draw::new(23);
@@ -286,7 +286,7 @@ pub(crate) fn warpgroups(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Filters that make two outputs in depth, where they may; how many launches that were.
+/// Checks filters that compute two outputs in depth, where supported. Returns the number of launches.
 fn two_outputs<F: Operand>(run: &Run, drawn: Row) -> Result<usize, Failure> {
     let conv = Convolution::new::<F::Stored>(drawn);
     let config = GemmConfig::with_two_outputs(&conv.geometry, F::OPERANDS, &DEVICE);
@@ -298,7 +298,7 @@ fn two_outputs<F: Operand>(run: &Run, drawn: Row) -> Result<usize, Failure> {
     Ok(1)
 }
 
-/// One launch of a kind, if there is one; how many there were.
+/// Checks one launch of a kind, if there is one. Returns the number of launches.
 fn check<F: Operand>(
     run: &Run,
     seed: usize,
@@ -315,8 +315,8 @@ fn check<F: Operand>(
     Ok(1)
 }
 
-/// No norm behind them: values that are not finite, batch norms, functions; inputs that lie as K-vectors,
-/// too.
+/// Checks convolutions without a norm: non-finite values, batch norms, functions; also inputs in K-vector
+/// layout.
 pub(crate) fn without_norm(run: &Run) -> Outcome {
     let mut draw = Draw::new(7);
     for n in 0..6 {
@@ -338,8 +338,8 @@ pub(crate) fn without_norm(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Depthwise convolutions, with and without pooling windows. Half are large enough for items at no edge or at
-/// one.
+/// Checks depthwise convolutions, with and without pooling windows. Half are large enough for items at no
+/// edge or at one edge.
 pub(crate) fn depthwise<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(11);
     for n in 0..32 {
@@ -356,7 +356,7 @@ pub(crate) fn depthwise<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// The same without a norm, of whole vectors of channels.
+/// [`depthwise`] without a norm, with whole vectors of channels.
 pub(crate) fn depthwise_nhwc<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(29);
     for n in 0..24 {
@@ -387,7 +387,7 @@ pub(crate) fn depthwise_nhwc<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Convolutions that no tensor cores do.
+/// Checks convolutions without tensor cores.
 pub(crate) fn on_cores<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(13);
     for n in 0..6 {

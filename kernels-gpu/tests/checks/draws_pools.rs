@@ -1,12 +1,11 @@
-//! Pools that are drawn, as convolutions are in `draws`: the two axes of an image, and the three of a volume,
-//! differ in all that they can differ in.
+//! Random pools, like the convolutions of `draws`: the axes of an image or a volume differ in all attributes.
 
 use cuda_std::Storage;
 
 use super::draws::Draw;
 use super::{Outcome, Run, max_pool2d, pool};
 
-/// An axis's padding, which is at most half of the window, and its extent: up to `most` more than a window
+/// The padding of an axis, at most half of the window, and its extent, up to `most` more than a window
 /// reaches.
 fn axis(draw: &mut Draw, taps: usize, dilation: usize, most: usize) -> [usize; 2] {
     let padding = draw.from(0, taps / 2);
@@ -15,8 +14,8 @@ fn axis(draw: &mut Draw, taps: usize, dilation: usize, most: usize) -> [usize; 2
     [padding, extent]
 }
 
-/// Images: alone, clamped and scaled, and after a norm. Half of them have all that stacks of windows need of
-/// their rows.
+/// Checks images: pools alone, with a clamp and a scale, and after a norm. Half of them have rows that suit
+/// stacks of windows.
 pub(crate) fn images<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(17);
     for n in 0..32 {
@@ -43,7 +42,7 @@ pub(crate) fn images<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Volumes.
+/// Checks volumes.
 pub(crate) fn volumes<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(19);
     for n in 0..16 {

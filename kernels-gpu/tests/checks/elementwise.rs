@@ -22,7 +22,7 @@ pub(super) const SHAPES: [(usize, usize, usize); 6] = [
     (1, 2, 8195),
 ];
 
-/// Every shape, and in place; NaN and infinities.
+/// Checks every shape, also in place, with NaN and infinities.
 pub(crate) fn scale<T: Storage>(run: &Run) -> Outcome {
     for (n, c, spatial) in SHAPES {
         let case = case::<T>([Layer::from(Layer::scale("scale"))], &[n, c, spatial]).special();
@@ -45,7 +45,8 @@ pub(crate) fn scale<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Every shape with a slope for each channel, and with one for all, and in place; NaN and infinities.
+/// Checks every shape with a slope for each channel and with one for all, also in place, with NaN and
+/// infinities.
 pub(crate) fn prelu<T: Storage>(run: &Run) -> Outcome {
     for (n, c, spatial) in SHAPES {
         for slopes in [c, 1] {
@@ -68,7 +69,8 @@ pub(crate) fn prelu<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Every shape, elsewhere, into either of the two, and of a tensor with itself; NaN and infinities.
+/// Checks every shape, into a third tensor, into either operand, and of a tensor with itself, with NaN and
+/// infinities.
 pub(crate) fn add<T: Storage>(run: &Run) -> Outcome {
     for (n, c, spatial) in SHAPES {
         let case = case::<T>([Layer::add("residual")], &[n, c, spatial]).special();
@@ -102,7 +104,8 @@ pub(crate) fn add<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// With and without weight and bias, each of which comes out as the scale of a plane of one element.
+/// Checks folds with and without weight and bias, each of which results in the scale of a plane of one
+/// element.
 pub(crate) fn fold<T: Storage>(run: &Run) -> Outcome {
     let channels = 131;
     for (has_weight, has_bias) in [(true, true), (true, false), (false, true), (false, false)] {

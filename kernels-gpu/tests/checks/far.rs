@@ -1,7 +1,6 @@
-//! Tensors of more elements than 32 bits count, of which a few blocks run: those about element 2³¹, at
-//! element 2³² and at the end. What stands at an element follows from its number, so an index that was too
-//! narrow reads something else than stands there, or leaves out what it should write. All values are small
-//! fractions, and so are exact.
+//! Tensors of more than 2³² elements, of which only a few blocks run: those around element 2³¹, at element
+//! 2³² and at the end. The value of an element follows from its index. An index that is too narrow therefore
+//! reads a wrong value, or leaves an element unwritten. All values are small fractions, and so are exact.
 
 use launch_config::pad::PadGeometry;
 use std::ops::Range;
@@ -25,14 +24,14 @@ use super::super::kernels::pointwise::{POINTWISE, POINTWISE_RESIDUAL};
 use super::super::kernels::scale::SCALE;
 use super::{Failure, Outcome, Run, Tensor, bits, label, value};
 
-/// What stands at element `index`: quarters from -4 to below 4.
+/// The value of element `index`: quarters from -4 to below 4.
 pub(super) fn number(index: u64) -> f32 {
     let mixed = index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 59) as f32 / 4.0 - 4.0
 }
 
 impl Run {
-    /// A tensor in which `of` its number stands at each element.
+    /// A tensor whose element `i` is `of(i)`.
     pub(super) fn computed<T: Storage>(
         &self,
         len: u64,
@@ -51,7 +50,7 @@ impl Run {
         })
     }
 
-    /// A tensor that nobody has written, of which the host has what is touched.
+    /// An uninitialised tensor that takes host memory only for touched elements.
     pub(super) fn sparse<T: Storage>(&self, len: u64) -> Result<Tensor<T>, Failure> {
         let (element, len) = (size_of::<T>(), len as usize);
         Ok(Tensor {
@@ -76,14 +75,14 @@ impl Run {
             only: blocks.iter().map(|&block| [block as u32, 0, 0]).collect(),
             ..self.launch_of(shape)
         };
-        // SAFETY: what kernels touch they touch through views, which the emulator checks.
+        // SAFETY: kernels access memory through views, which the emulator checks.
         unsafe { self.device.launch_instance(kernel, &launch, arguments)? };
         Ok(())
     }
 }
 
 impl<T: Storage> Tensor<T> {
-    /// Wants these elements to be what `wanted` says.
+    /// Checks these elements against `wanted`.
     pub(super) fn are(
         &self,
         what: &str,
@@ -105,14 +104,14 @@ impl<T: Storage> Tensor<T> {
     }
 }
 
-/// The blocks of `span` elements that have elements 2³¹ and 2³² and the last of `total`.
+/// The blocks of `span` elements that contain elements 2³¹ and 2³² and the last of `total`.
 pub(super) fn far_blocks(total: u64, span: u64) -> Vec<u64> {
     let elements = [1 << 31, 1 << 32, total - 1];
     let there = elements.into_iter().filter(|&element| element < total);
     there.map(|element| element / span).collect()
 }
 
-/// Wants what these blocks of `span` elements wrote to be what `wanted` says.
+/// Checks the elements that these blocks of `span` elements wrote against `wanted`.
 pub(super) fn blocks_are<T: Storage>(
     what: &str,
     y: &Tensor<T>,
@@ -129,7 +128,7 @@ pub(super) fn blocks_are<T: Storage>(
 
 const BLOCK: u64 = BLOCK_ELEMENTS as u64;
 
-/// Scales, sums, functions, and what follows a norm: flat tensors.
+/// Checks scales, sums, functions, and layers after a norm: flat tensors.
 pub(crate) fn elementwise(run: &Run) -> Outcome {
     let (n, c, spatial) = (3, 5, 400_000_009);
     let g = ChannelGeometry::new(n, c, spatial);
@@ -195,7 +194,7 @@ pub(crate) fn elementwise(run: &Run) -> Outcome {
     })
 }
 
-/// Padded planes, strided copies, and parts of rows.
+/// Checks padded planes, strided copies, and copies of parts of rows.
 pub(crate) fn moved(run: &Run) -> Outcome {
     let labels = [label::<f32>()];
     let (planes, inner) = (4, [44_000, 45_001]);
@@ -249,7 +248,7 @@ pub(crate) fn moved(run: &Run) -> Outcome {
             &[grid - 1],
             (start, y.ptr(), g),
         )?;
-        // The last elements are the last block's, whatever its tile.
+        // The last block writes the last elements for every tile.
         let what = format!("{shape:?} by {strides:?}");
         y.are(&what, g.elements - 3..g.elements, from)?;
     }

@@ -1,5 +1,5 @@
-//! Statistics and norms of tensors of more elements than 32 bits count: as in `far`. All samples are alike,
-//! and the last of many comes to the bits that it comes to alone.
+//! Statistics and norms of tensors of more than 2^32 elements, as in `far`. All samples are equal, and the
+//! last of many has the bits that it has alone.
 
 use cuda_std::Storage;
 use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry, PARTIAL_ELEMENTS};
@@ -13,7 +13,7 @@ use super::far::number;
 use super::norm::EPS;
 use super::{Outcome, Run, Tensor, label};
 
-/// A batch of samples of one row of `elements`, each of which begins where a vector does.
+/// A batch of `n` samples of one row of `elements` elements, each of which is vector-aligned.
 fn batch<T: Storage>(
     run: &Run,
     n: u64,
@@ -24,7 +24,7 @@ fn batch<T: Storage>(
     Ok((g, x))
 }
 
-/// The last blocks of rows of a warp, of a block and of several splits, and their partial moments.
+/// Checks the last blocks of rows of a warp, of a block and of several splits, and their partial moments.
 pub(crate) fn statistics<T: Storage>(run: &Run) -> Outcome {
     for (samples, elements) in [(10_000_001, 1004), (2_000_001, 6004), (1_000_001, 20_004)] {
         let of = |n: u64| {
@@ -51,7 +51,7 @@ pub(crate) fn statistics<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// The last of rows that stay in shared memory.
+/// Checks the last row of a kernel that keeps rows in shared memory.
 pub(crate) fn resident<T: Storage>(run: &Run) -> Outcome {
     const SAMPLES: u64 = 1_000_001;
     const ELEMENTS: u64 = 6004;
@@ -73,7 +73,7 @@ pub(crate) fn resident<T: Storage>(run: &Run) -> Outcome {
     })
 }
 
-/// The last part of the last sample of a channels-last tensor: its statistics, and its norm.
+/// Checks the statistics and the norm of the last part of the last sample of a channels-last tensor.
 pub(crate) fn channels_last<T: Storage>(run: &Run) -> Outcome {
     const CHANNELS: u64 = 8;
     const PIXELS: u64 = 2_900;

@@ -1,4 +1,4 @@
-//! Pools of tensors of more elements than 32 bits count: as in `far`.
+//! Pools of tensors of more than 2^32 elements, as in `far`.
 
 use launch_config::KernelGeometry;
 use launch_config::channel_reduction::ChannelReductionGeometry;
@@ -18,7 +18,7 @@ use super::super::kernels::reduction::ROW_REDUCTION;
 use super::far::{blocks_are, far_blocks, number};
 use super::{Outcome, Run, label};
 
-/// Windows of images, as single ones and as stacks.
+/// Checks windows of images, single ones and stacks.
 pub(crate) fn images(run: &Run) -> Outcome {
     let labels = [label::<f32>()];
     let [h, w] = [45_000, 46_001];
@@ -119,7 +119,8 @@ pub(crate) fn volumes(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Windows of volumes that overlap, and of rows, of all planes as those of one.
+/// Checks overlapping windows of volumes, and windows of rows, where the rows of all planes are treated as
+/// those of one.
 pub(crate) fn overlapping(run: &Run) -> Outcome {
     let labels = [label::<f32>()];
     // Few long planes, and many short ones; many rows.
@@ -236,7 +237,7 @@ pub(crate) fn nhwc(run: &Run) -> Outcome {
 /// Averages of rows.
 pub(crate) fn rows(run: &Run) -> Outcome {
     let labels = ["mean".into(), label::<f32>()];
-    // Rows of many parts, whose sums are exact, and of two values.
+    // Rows of many parts with exact sums, and rows of two values.
     let g = RowGeometry {
         divisor: 1.0,
         ..RowGeometry::new(5, 1_900_000_001)

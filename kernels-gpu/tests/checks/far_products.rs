@@ -1,4 +1,4 @@
-//! Convolutions of images and volumes of almost 2³¹ elements, several of them: as in `far`, the last blocks
+//! Convolutions of several images or volumes of almost 2³¹ elements each. As in `far`, only the last blocks
 //! run.
 
 use cuda_std::tensor_map::TensorMap;
@@ -19,7 +19,7 @@ use super::implicit_gemm::{DEVICE, Operand};
 use super::implicit_gemm_launch::Ended;
 use super::{Outcome, Run, Tensor, label};
 
-/// Whole numbers from -1 to 1, as filters are made of.
+/// Filters of whole numbers from -1 to 1.
 pub(super) fn filters<T: Storage>(
     run: &Run,
     g: &ConvGeometry,
@@ -30,27 +30,27 @@ pub(super) fn filters<T: Storage>(
     Ok((values, tensor))
 }
 
-/// Where a pixel of a plane of the input is, in elements.
+/// A function that returns the element index of a pixel of an input plane.
 pub(super) type InputIndex = fn(&ConvGeometry, plane: u64, pixel: u64) -> u64;
 
-/// That of dense inputs.
+/// The index in NCHW inputs.
 fn dense(g: &ConvGeometry, plane: u64, pixel: u64) -> u64 {
     plane * u64::from(g.input_pixels()) + pixel
 }
 
-/// That of channels-last inputs.
+/// The index in channels-last inputs.
 pub(super) fn channels_last(g: &ConvGeometry, plane: u64, pixel: u64) -> u64 {
     let channels = u64::from(g.input_channels());
     let (sample, channel) = (plane / channels, plane % channels);
     (sample * u64::from(g.input_pixels()) + pixel) * channels + channel
 }
 
-/// Output `index` of the convolution of an input in which its number stands at each element.
+/// Output `index` of the convolution of an NCHW input whose elements are `number` of their index.
 fn convolved(g: &ConvGeometry, filters: &[f32], index: u64) -> f32 {
     convolved_of(g, filters, index, dense)
 }
 
-/// The same for an input that lies as `index_of` says.
+/// [`convolved`] for an input in the layout of `index_of`.
 pub(super) fn convolved_of(
     g: &ConvGeometry,
     filters: &[f32],
@@ -92,7 +92,7 @@ pub(super) fn convolved_of(
     sum
 }
 
-/// `[n, c, k]`, extents of input and filter, groups.
+/// The geometry of a convolution of channels `[n, c, k]`.
 pub(super) fn geometry<const D: usize>(
     [n, c, k]: [usize; 3],
     input: [usize; D],
@@ -116,7 +116,7 @@ pub(super) fn outputs(g: &ConvGeometry) -> u64 {
     g.n * u64::from(g.output_channels()) * u64::from(g.output_pixels())
 }
 
-/// Without tensor cores.
+/// Checks direct convolutions, without tensor cores.
 pub(crate) fn on_cores(run: &Run) -> Outcome {
     one_by_one(run, 2, &geometry([2, 4, 6], [45_000, 45_001], [3, 3], 2))?;
     one_by_one(
@@ -157,7 +157,7 @@ fn one_by_one(run: &Run, dimensions: u32, g: &ConvGeometry) -> Outcome {
     Ok(())
 }
 
-/// Depthwise, with one filter to a channel, whose planes are the outputs'.
+/// Checks depthwise convolutions with one filter a channel: the planes of input and output correspond.
 pub(crate) fn depthwise(run: &Run) -> Outcome {
     let g = geometry([3, 2, 2], [1, 20_000, 70_001], [1, 3, 3], 2);
     let of = DepthwiseGeometry::new(&g, None).expect("a geometry");
@@ -185,30 +185,30 @@ pub(crate) fn depthwise(run: &Run) -> Outcome {
     })
 }
 
-/// On tensor cores, in warp-specialized tiles.
+/// Checks warp-specialized tiles on tensor cores.
 pub(crate) fn warp_specialized<F: Operand>(run: &Run) -> Outcome {
     implicit_gemm::<F>(run, WARP_SPECIALIZED)
 }
 
-/// In the tiles of warpgroups.
+/// Checks warpgroup tiles.
 pub(crate) fn by_warpgroups<F: Operand>(run: &Run) -> Outcome {
     implicit_gemm::<F>(run, W64N128)
 }
 
-/// In the tiles of warps.
+/// Checks warp tiles.
 pub(crate) fn narrow<F: Operand>(run: &Run) -> Outcome {
     implicit_gemm::<F>(run, M32N128)
 }
 
-/// On tensor cores: the last K-vectors of each plane of the last sample are reformatted, and the last tile is
-/// multiplied.
+/// Checks the implicit GEMM: the last K-vectors of each plane of the last sample are reformatted, and the
+/// last tile is multiplied.
 fn implicit_gemm<F: Operand>(run: &Run, tile: GemmTile) -> Outcome {
     /// One block for each tile.
     const MANY: GemmDevice = GemmDevice {
         multiprocessors: 1 << 28,
         ..DEVICE
     };
-    // Rows are short, so that the last tile's neighbours are reformatted by few blocks.
+    // Rows are short, so that few blocks reformat the halo of the last tile.
     let conv = geometry([3, 9, 19], [1, 40_000_000, 20], [1, 3, 3], 1);
     let config = GemmConfig::with_tile(&conv, None, F::OPERANDS, &MANY, tile);
     let config = config.expect("indices of 32 bits");
@@ -306,7 +306,7 @@ fn implicit_gemm<F: Operand>(run: &Run, tile: GemmTile) -> Outcome {
         run.launch_some(&IMPLICIT_GEMM, &labels, shape, &[last], arguments)?;
     }
     let all = outputs(&conv);
-    // The last pixels of the last filter and of another one.
+    // The last pixels of the last and of the second last filter.
     let pixels = u64::from(conv.output_pixels());
     for end in [all, all - pixels] {
         y.are(&format!("{tile:?}"), end - 3..end, |index| {

@@ -24,7 +24,7 @@ use super::far::number;
 use super::far_products::{channels_last, convolved_of, filters, geometry, inputs, outputs};
 use super::{Outcome, Run, Tensor, label};
 
-/// Depthwise, with one filter to a channel.
+/// Checks depthwise convolutions with one filter for each channel.
 pub(crate) fn depthwise(run: &Run) -> Outcome {
     let g = geometry([3, 8, 8], [1, 10_000, 70_001], [1, 3, 3], 8);
     let x = run.computed::<f32>(inputs(&g), number)?;
@@ -70,7 +70,7 @@ pub(crate) fn depthwise(run: &Run) -> Outcome {
         .try_for_each(|y| last_pixels_are("depthwise", &g, &values, y))
 }
 
-/// With few filters.
+/// Checks direct convolutions with few filters.
 pub(crate) fn few_filters(run: &Run) -> Outcome {
     let conv = geometry([3, 8, 3], [1, 20_000, 30_001], [1, 3, 3], 1);
     let g = ConvNhwcGeometry::new(&conv, false).expect("few filters");
@@ -90,7 +90,7 @@ pub(crate) fn few_filters(run: &Run) -> Outcome {
     last_pixels_are("few filters", &conv, &values, &y)
 }
 
-/// As matrix products of pixels, of windows, and of few channels.
+/// Checks matrix products of pixels, of windows, and of windows of few channels.
 pub(crate) fn gemm(run: &Run) -> Outcome {
     for (channels, filter) in [(8, [1, 1, 1]), (8, [1, 3, 3]), (3, [1, 3, 3])] {
         let conv = geometry([3, channels, 8], [1, 20_000, 30_001], filter, 1);
@@ -155,7 +155,7 @@ pub(crate) fn gemm(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Wants the last three pixels of a channels-last output.
+/// Checks the last three pixels of a channels-last output.
 fn last_pixels_are<T: Storage>(
     what: &str,
     conv: &ConvGeometry,

@@ -8,8 +8,8 @@ use op_spec::graph::Layer;
 use super::super::kernels::gate::GATE_NHWC;
 use super::{Loaded, Outcome, Run, case, label, rounded_once, same_bits};
 
-/// One vector; several samples to a block, and several blocks to a sample, of which the last is not full;
-/// blocks that begin in a pixel.
+/// One vector; several samples to a block, and several blocks to a sample, with a partial last block; blocks
+/// that begin within a pixel.
 const ROWS: [&[usize]; 4] = [
     &[1, 4, 1],
     &[5, 12, 3, 7],
@@ -17,7 +17,7 @@ const ROWS: [&[usize]; 4] = [
     &[700, 8, 1, 1],
 ];
 
-/// Every row.
+/// Checks every row.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for input in ROWS {
         let case = case::<T>([Layer::gate("gate")], input).special();
@@ -37,7 +37,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
         let wanted: Vec<f32> = expected.iter().map(|&value| value as f32).collect();
         let wanted = last(&run.tensor::<T>(&wanted)?)?;
         same_bits(&format!("{input:?}"), &y, &wanted)?;
-        // As samples that are too long for a reciprocal.
+        // Treats the samples as too long for a reciprocal.
         if g.sample_vectors > BLOCK_VECTORS {
             let near = Reciprocal::of(BLOCK_VECTORS);
             same_bits(

@@ -1,4 +1,4 @@
-//! Convolutions from NHWC to NHWC as matrix products, in all tiles and schedules.
+//! Convolutions from NHWC to NHWC as GEMMs, in all tiles and schedules.
 
 use cuda_std::Storage;
 use cuda_std::tensor_map::{MapMode, TensorMap};
@@ -22,7 +22,7 @@ use super::norm::optional;
 use super::rows::{ADD, HARDSWISH, Listed, RELU, Row, SILU, rows};
 use super::{Failure, Outcome, Run, Tensor, compare, label, precision, same_bits};
 
-/// Shared memory of the device that tiles are chosen for.
+/// Shared memory of the device for which tiles are chosen.
 const SHARED_BYTES: u32 = 227 << 10;
 
 const LEAKY: Listed = Listed::Function(PointwiseSpec::LeakyRelu {
@@ -30,16 +30,16 @@ const LEAKY: Listed = Listed::Function(PointwiseSpec::LeakyRelu {
 });
 const SIGMOID: Listed = Listed::Function(PointwiseSpec::Sigmoid {});
 
-/// Filters of one tap.
+/// Convolutions with filters of one tap.
 fn table() -> [Row; 12] {
     rows! {
-        // Less than a tile in every way.
+        // Less than a tile in every dimension.
         [1, 8, 8], [1, 1, 5], [1, 1, 1];
-        // A stage that is not full, filters that are not, pixels of several samples in a tile.
+        // A partial pipeline stage, a partial tile of filters, pixels of several samples in a tile.
         [3, 72, 24], [1, 5, 9], [1, 1, 1], batch_norm(), relu();
-        // More stages of a tile than shared memory has; no bias.
+        // More K blocks of a tile than shared memory has stages; no bias.
         [1, 584, 16], [1, 3, 4], [1, 1, 1], without_bias(), batch_norm();
-        // Tiles of filters, the last one not full; several tiles of pixels for each block.
+        // Several tiles of filters, the last one partial; several tiles of pixels for each block.
         [2, 16, 200], [3, 13, 17], [1, 1, 1], batch_norm(), list(&[SILU, ADD]);
         [2, 64, 136], [1, 21, 16], [1, 1, 1], leaky_relu(0.25), list(&[HARDSWISH, ADD, RELU]);
         [1, 128, 64], [1, 19, 31], [1, 1, 1], batch_norm(), list(&[HARDSWISH]);
@@ -48,19 +48,19 @@ fn table() -> [Row; 12] {
         // Lists of other functions.
         [3, 16, 72], [1, 1, 30], [1, 1, 1], batch_norm(), relu(), list(&[SIGMOID, HARDSWISH]);
         [1, 8, 136], [1, 9, 9], [1, 1, 1], list(&[SIGMOID]);
-        // A slope behind a residual.
+        // A slope after a residual.
         [1, 576, 24], [1, 3, 50], [1, 1, 1], without_bias(), list(&[ADD, LEAKY]);
-        // Buffers that several tiles of a warpgroup are in.
+        // Buffers that several tiles of a warpgroup share.
         [3, 64, 72], [1, 20, 31], [1, 1, 1], batch_norm(), list(&[ADD, RELU]);
     }
 }
 
-/// Windows of several elements, and few channels.
+/// Convolutions with filters of several taps, and with few channels.
 fn windows() -> [Row; 17] {
     rows! {
-        // Windows: of several samples in a tile, at all edges; two stages of a tap, the second one not full.
+        // Windows of several samples in a tile, at all edges; two stages of a tap, the second one partial.
         [3, 72, 24], [1, 5, 9], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
-        // Strides, of which the last windows do not reach the edge.
+        // Strides with which the last windows do not reach the edge.
         [2, 16, 72], [1, 12, 11], [1, 3, 3], stride([1, 2, 3]), padding([0, 1, 1]), batch_norm(), list(&[SILU, ADD]);
         [2, 64, 136], [1, 9, 12], [1, 1, 1], stride([1, 2, 2]), leaky_relu(0.25);
         // Dilation, no padding, filters that are not square.
@@ -70,26 +70,26 @@ fn windows() -> [Row; 17] {
         [1, 16, 24], [7, 9, 8], [3, 2, 1], stride([2, 1, 4]), padding([1, 0, 0]), dilation([2, 1, 1]), batch_norm();
         // Windows in the padding alone; more padding than the filter reaches.
         [2, 40, 8], [1, 2, 3], [1, 3, 3], padding([0, 4, 5]), list(&[HARDSWISH]);
-        // The most that a tensor map takes of each: step, offset, and the lower corner.
+        // The maximum of each tensor map attribute: step, offset, and the lower corner.
         [1, 8, 8], [1, 40, 33], [1, 1, 32], stride([1, 8, 1]), padding([0, 0, 16]), list(&[SIGMOID]);
         // Whole lines of nine taps.
         [2, 64, 136], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
-        // Few channels: a filter's row in a line, of which those of neighbouring windows overlap.
+        // Few channels: a filter's row in one line. Lines of neighbouring windows overlap.
         [2, 3, 24], [1, 13, 18], [1, 7, 7], stride([1, 2, 2]), padding([0, 3, 3]), batch_norm(), relu();
         [1, 3, 72], [1, 9, 11], [1, 3, 3], padding([0, 1, 1]), list(&[SILU, ADD]);
         [2, 3, 16], [1, 12, 11], [1, 3, 3], stride([1, 2, 2]), padding([0, 1, 1]), batch_norm();
-        // Lines side by side; columns at the end that no window has.
+        // Adjacent lines; columns at the end that no window has.
         [2, 3, 16], [1, 9, 14], [1, 4, 4], stride([1, 4, 4]), without_bias();
         // Volumes; one row of a filter; filters whose rows are longer than a line, and dilated ones.
         [2, 1, 8], [4, 5, 6], [3, 3, 3], padding([1; 3]), leaky_relu(0.25);
         [1, 2, 8], [1, 7, 40], [1, 1, 5], padding([0, 0, 2]);
         [1, 12, 16], [1, 6, 9], [1, 2, 9], dilation([1, 1, 2]), padding([0, 1, 8]), batch_norm();
-        // Rows of a line that are apart.
+        // Lines with gaps between their rows.
         [1, 3, 8], [1, 11, 9], [1, 3, 3], dilation([1, 2, 1]), padding([0, 2, 1]);
     }
 }
 
-/// All rows, in all tiles and schedules.
+/// Checks all rows, in all tiles and schedules.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (number, row) in table().iter().enumerate() {
         check::<T>(
@@ -104,7 +104,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     check::<T>(run, "special values", (&row, case), |_| true)
 }
 
-/// All rows of windows, each in two tiles or schedules, or in one with a list.
+/// Checks all rows of windows, each in two tiles or schedules, or in one with a list.
 pub(crate) fn matches_of_windows<T: Storage>(run: &Run) -> Outcome {
     for (number, row) in windows().iter().enumerate() {
         let what = format!("row {number} of windows");
@@ -113,21 +113,21 @@ pub(crate) fn matches_of_windows<T: Storage>(run: &Run) -> Outcome {
     }
     let row = windows()[0];
     let mut case = special::<T>(&row, [3, 5, 0, 1, 2]);
-    // Of the first channels: whatever is multiplied behind the last tap is none of them.
+    // In the first channels: any value that is multiplied after the last tap is none of these.
     case.x[[1, 5, 0, 2, 4]] = f32::INFINITY;
     check::<T>(run, "windows of special values", (&row, case), |form| {
         form == 5
     })
 }
 
-/// Values that are not finite, in the input and among the filters.
+/// The row's case with non-finite values in the input and among the filters.
 fn special<T: Storage>(row: &Row, of_filters: [usize; 5]) -> Case {
     let mut case = row.case::<T>().special();
     case.parameters[0][of_filters] = f32::INFINITY;
     case
 }
 
-/// Copies of input and filters, where channels are no whole vectors.
+/// Copies of input and filters for channels that are not whole vectors.
 fn few_channels<T: Storage>(
     conv: &ConvGeometry,
     run: &Run,
@@ -180,7 +180,7 @@ fn check<T: Storage>(
         }
     };
     let outputs = (conv.n * u64::from(conv.output_pixels())) as usize;
-    // The norm's parameters are the last four. It has them as f32, as the tensors' type, or folded.
+    // The norm's parameters are the last four. The kernel takes them in f32, in the tensors' type, or folded.
     let first = case.parameters.len() - 4 * usize::from(row.batch_norm);
     let norm = case
         .problem()
@@ -222,7 +222,7 @@ fn check<T: Storage>(
         if !list.is_empty() && tile.pixels != LISTED_PIXELS {
             continue;
         }
-        // As few multiprocessors as make several tiles of a block.
+        // Few multiprocessors, so that a block has several tiles.
         let gemm = Gemm::in_tiles(&conv, (tile, schedule), 1 + forms % 3, SHARED_BYTES);
         let gemm = gemm.expect("a product");
         let y = run.empty::<T>(outputs * conv.group_k as usize)?;
@@ -271,7 +271,7 @@ fn check<T: Storage>(
         );
         let labels = [tile.label.into(), label::<T>()];
         run.launch(&GEMM_SM90, &labels, Some(gemm.shape), arguments)?;
-        // Back to planes of channels.
+        // Converts back to NCHW.
         let y = run.channels_last(&y, conv.n, conv.output_pixels())?;
         compare(&format!("{what}, {gemm}"), &y, &wanted)?;
     }

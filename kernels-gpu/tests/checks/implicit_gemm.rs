@@ -12,7 +12,7 @@ use super::implicit_gemm_launch::{Ended, multiply, multiply_warp_specialized, pr
 use super::rows::{Row, rows};
 use super::{Loaded, Outcome, Run, Tensor, combine, compare, same_bits};
 
-/// A device on which a block has several tiles to do.
+/// A device on which a block has several tiles.
 pub(super) const DEVICE: GemmDevice = GemmDevice {
     multiprocessors: 1,
     shared_bytes: 227 * 1024,
@@ -20,69 +20,70 @@ pub(super) const DEVICE: GemmDevice = GemmDevice {
     multiply_adds_per_cycle: 0,
 };
 
-/// One on which warp-specialized tiles come alone or in twos.
+/// A device on which a block has one or two warp-specialized tiles.
 pub(super) const FOR_WARP_SPECIALIZED_TILES: GemmDevice = GemmDevice {
     multiprocessors: 2,
     ..DEVICE
 };
 
-/// One with more multiprocessors than tiles.
+/// A device with more multiprocessors than tiles.
 pub(super) const FOR_SINGLE_TILES: GemmDevice = GemmDevice {
     multiprocessors: 1000,
     ..DEVICE
 };
 
-/// One that multiplies warp by warp.
+/// A device without warpgroup MMAs.
 const WITHOUT_WARPGROUPS: GemmDevice = GemmDevice {
     arch: Arch::Sm80,
     multiply_adds_per_cycle: 0,
     ..DEVICE
 };
 
-/// More terms than this make a long sum.
+/// The most terms of a sum that is not long.
 const LONG: u32 = 1024;
 
 fn rows() -> Vec<Row> {
     let mut rows = rows! {
-        // Several columns of the filter in a K-vector; tiles that are not whole; windows that are not.
+        // Several columns of the filter in a K-vector; partial tiles; partial windows.
         [2, 3, 20], [1, 14, 21], [1, 3, 3], pool(4, 4);
-        // K blocks; a last one that is not full; a scale that is not the usual one.
+        // Several K blocks, the last one partial; a scale other than the optimistic one.
         [1, 37, 9], [1, 15, 19], [1, 3, 3], padding([0, 1, 2]), dilation([1, 5, 5]), times(1e6);
         // Residues, groups, padding.
         [2, 6, 10], [1, 19, 16], [1, 3, 5], stride([1, 2, 3]), padding([0, 1, 2]), dilation([1, 2, 1]), groups(2), pool(2, 2), times(1e-3);
-        // Groups each of which has more filters than a tile.
+        // Groups with more filters than a tile.
         [1, 6, 140], [1, 5, 9], [1, 1, 2], groups(2);
         // Depth; more filters than a tile has.
         [1, 4, 70], [4, 6, 9], [2, 3, 3];
         [1, 2, 33], [5, 8, 9], [3, 1, 2], stride([2, 1, 1]), padding([1, 0, 0]);
-        // A sample that is not looked through beforehand.
+        // A sample whose magnitudes are not searched beforehand.
         [1, 9, 4], [1, 42, 47], [1, 1, 1], pool(3, 5), times(30.0);
-        // Ones whose samples are reformatted again: at the usual scale f16 would not hold their largest
-        // values, by little and by far.
+        // Samples that are reformatted again: at the optimistic scale f16 would not hold their largest
+        // values, by a small and by a large factor.
         [1, 9, 4], [1, 42, 47], [1, 1, 1], times(200.0);
         [1, 9, 4], [1, 42, 47], [1, 1, 1], times(1e4);
         // A long sum, of positive terms.
         [1, 8192, 3], [1, 2, 5], [1, 1, 1];
-        // Rows of an even and of an odd length, and pooled ones, with every tile.
+        // Rows of even and odd length, and pooled ones, with every tile.
         [2, 9, 19], [3, 7, 12], [2, 2, 3];
         [1, 9, 19], [1, 9, 11], [1, 3, 3];
-        // Rows of a tile that are a multiple of two pixels apart, and slices that are not, of rows of eight.
+        // Tile rows at a distance of a multiple of two pixels, and slices at other distances, with rows of
+        // eight.
         [1, 8, 19], [2, 5, 9], [1, 1, 2], stride([1, 2, 1]);
         [1, 9, 19], [1, 13, 16], [1, 3, 3], pool(2, 2);
         // Filters of three warp-specialized tiles, and rows of a multiple of eight pixels.
         [1, 20, 140], [1, 9, 18], [1, 3, 3];
-        // Halo tiles of which shared memory holds two, and more K blocks.
+        // Halo tiles of which shared memory holds two; more K blocks than that.
         [1, 72, 9], [3, 33, 10], [3, 3, 3];
-        // One plane of K-vectors, whose neighbouring columns make the steps of warpgroups: an even and an odd
-        // number of them; strides, dilation, depth.
+        // One plane of K-vectors, whose neighbouring columns form the MMA steps of warpgroups: an even and an
+        // odd number of columns; strides, dilation, depth.
         [1, 3, 9], [1, 13, 30], [1, 7, 7], stride([1, 2, 2]), padding([0, 3, 3]);
         [2, 8, 20], [3, 9, 14], [2, 3, 5], padding([0, 1, 2]), dilation([1, 1, 3]);
         // More windows than threads.
         [1, 8, 16], [1, 18, 34], [1, 3, 3], pool(1, 1);
     }
     .to_vec();
-    // Square windows, and pixels that are left over. Depending on the tile, rows are a multiple of 1, 2 or 4
-    // apart.
+    // Square windows, and leftover pixels. Depending on the tile, rows are at distances of a multiple of 1, 2
+    // or 4.
     rows.extend((2..=8).map(|extent| {
         let input = [1, 2 * extent + 3, 3 * extent + 4];
         Row::new([1, 12, 18], input, [1, 3, 3]).pool(extent as u32, extent as u32)
@@ -90,8 +91,8 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// The tiles that a row is computed with: that of its config without warpgroups, and the warpgroups'; all of
-/// them if it has 19 filters.
+/// The tiles for a row: that of its config without warpgroups, and the warpgroup tiles; all tiles if it has
+/// 19 filters.
 fn tiles(
     &Row {
         channels: [_, _, k],
@@ -110,17 +111,18 @@ fn tiles(
         .filter(move |&tile| tile != Some(WARP_SPECIALIZED) || pool.is_none())
 }
 
-/// What a long sum of positive terms may be off by, in parts of it. Of 16 terms and a sum tensor cores cut
-/// off what is below the second bit behind an f32's last, and then what is below that: less than 5.25 units
-/// in the last place. They do so with three instructions a step and at most 17 steps in a row; these sums are
-/// added with roundings of `2^-24`; and the factors are off by `2^-22`, as is the product of their low parts.
+/// The tolerance of a long sum of positive terms, relative to the sum. From 16 terms and a sum, tensor cores
+/// cut off the bits below the second one after f32's last, and then the rest below that: less than 5.25 units
+/// in the last place. This happens for three instructions a step and at most 17 steps in a row. These sums
+/// are added with roundings of `2^-24`. The factors have an error of `2^-22`, as has the product of their low
+/// parts.
 fn long_rounding(reduction: u32) -> f64 {
     let mma_steps = f64::from(reduction) / 16.0;
     let cut = (1.0 + 17.0 / 4.0) * f64::exp2(-23.0);
     17.0 * 3.0 * cut + mma_steps / 16.0 * f64::exp2(-24.0) + 3.0 * f64::exp2(-22.0)
 }
 
-/// How a format's operands are reformatted.
+/// A format with the operand format of its kernels.
 pub(crate) trait Operand: Format {
     const OPERANDS: OperandFormat;
 }
@@ -135,7 +137,7 @@ macro_rules! operands {
 
 operands! { F16x2: F16X2; ScaledF16: SCALED_F16; Bf16x3: BF16X3; f16: STORED; bf16: STORED; }
 
-/// All rows, from filters to combined moments.
+/// Checks all rows, from filters to combined moments.
 pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
     for (number, row) in rows().into_iter().enumerate() {
         for tile in tiles(&row) {
@@ -145,34 +147,33 @@ pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Rows that use all of what warp-specialized tiles have, in few blocks.
+/// Checks rows that use all features of warp-specialized tiles, in few blocks.
 pub(crate) fn warp_specialized<F: Operand>(run: &Run) -> Outcome {
     let mut rows = rows! {
-        // Seven tiles of filters, two a block, and several tiles of pixels for it; a last K block that is not
-        // full.
+        // Seven tiles of filters, two a block, and several tiles of pixels for each; a partial last K block.
         [2, 72, 390], [1, 7, 18], [1, 1, 3];
-        // One tile a block, of whose pixels each warpgroup has half; octets that are not eight K-vectors
-        // apart.
+        // One tile a block, with half of its pixels for each warpgroup; octets at distances other than eight
+        // K-vectors.
         [3, 32, 9], [3, 33, 10], [3, 3, 3];
-        // Strips of octets side by side, which share a row of pixels.
+        // Adjacent strips of octets, which share a row of pixels.
         [2, 20, 70], [1, 18, 18], [1, 3, 3];
-        // Octets of several slices, all strides, a slice of the filter a K block, and rows of the halo tile
-        // that nobody reads.
+        // Octets of several slices, all strides, one slice of the filter a K block, and halo tile rows that
+        // no window reads.
         [1, 24, 70], [9, 17, 18], [3, 3, 3], stride([2; 3]), padding([1; 3]), dilation([1, 2, 1]);
-        // Octets of several slices, and all of the filter's in a K block.
+        // Octets of several slices, with all slices of the filter in one K block.
         [1, 24, 9], [9, 9, 9], [2, 2, 2];
-        // Two tiles a block, whose rows are a multiple of four pixels, and of an odd number.
+        // Two tiles a block, with rows of a multiple of four pixels, and of an odd number.
         [1, 8, 140], [1, 4, 12], [1, 1, 1];
         [1, 8, 140], [1, 3, 11], [1, 1, 1];
-        // More steps in the one K block than a block has threads.
+        // More MMA steps in a single K block than a block has threads.
         [1, 8, 9], [1, 31, 38], [1, 29, 31];
     }
     .to_vec();
     if F::OPERANDS.parts == 1 {
-        // Three tiles of filters, two a block, as halo tiles are so large that each is loaded for both.
+        // Three tiles of filters, two a block. The halo tiles are so large that each is loaded for both.
         rows.extend(rows! { [1, 64, 130], [1, 30, 40], [1, 2, 2], dilation([1, 20, 16]); });
-        // Halo tiles of which shared memory has fewer than there are warps to load them. In two parts the row
-        // above has such.
+        // Shared memory holds fewer halo tiles than there are warps to load them. In two parts, the row above
+        // has this property.
         rows.extend(rows! { [2, 96, 9], [1, 60, 40], [1, 2, 2], dilation([1, 40, 20]); });
     }
     for (number, row) in rows.into_iter().enumerate() {
@@ -181,12 +182,12 @@ pub(crate) fn warp_specialized<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Rows whose sums the blocks of clusters split, which have several tiles each.
+/// Checks rows with split-K over the blocks of a cluster, with several tiles each.
 pub(crate) fn split<F: Operand>(run: &Run) -> Outcome {
     let rows = rows! {
         // Two tiles of filters, in one block or in two, and several tiles of pixels.
         [2, 70, 100], [1, 14, 30], [1, 3, 3];
-        // One tile a block, and fewer K blocks than blocks of the largest cluster.
+        // One tile a block, and fewer K blocks than the largest cluster has blocks.
         [3, 32, 9], [3, 17, 10], [3, 3, 3];
     };
     for (number, row) in rows.into_iter().enumerate() {
@@ -215,7 +216,7 @@ fn check_row<F: Operand>(run: &Run, number: usize, row: Row, tile: Option<GemmTi
     check_convolution::<F>(run, &format!("row {number}"), &conv, tile)
 }
 
-/// What a tile makes of it, or the config without warpgroups.
+/// Checks a convolution with a tile, or with the config without warpgroups.
 pub(super) fn check_convolution<F: Operand>(
     run: &Run,
     what: &str,
@@ -235,7 +236,7 @@ pub(super) fn check_convolution<F: Operand>(
     check_config::<F>(run, what, conv, &config)
 }
 
-/// The same with `config`.
+/// Checks a convolution with `config`.
 pub(super) fn check_config<F: Operand>(
     run: &Run,
     what: &str,
@@ -282,7 +283,7 @@ pub(super) fn check_config<F: Operand>(
         };
         let mut seen = vec![blocks(&FOR_WARP_SPECIALIZED_TILES)];
         for device in [&DEVICE, &FOR_SINGLE_TILES] {
-            // However a block's warpgroups share tiles, the bits are the same.
+            // The bits do not depend on how a block's warpgroups share tiles.
             if !seen.contains(&blocks(device)) {
                 seen.push(blocks(device));
                 let other = run.empty::<F::Stored>(wanted.shape().iter().product())?;

@@ -1,5 +1,5 @@
-//! Warp-specialized tiles on channels-last halo tiles, from inputs read in place and from reformatted ones:
-//! the same bits as from NCHW tiles.
+//! Warp-specialized tiles with channels-last halo tiles, from inputs read in place and from reformatted ones.
+//! Both give the bits of NCHW tiles.
 
 use cuda_std::Storage;
 use launch_config::conv::ConvGeometry;
@@ -26,9 +26,9 @@ fn table() -> [Row; 12] {
         [2, 64, 16], [1, 9, 11], [1, 3, 3], padding([0, 1, 0]), dilation([1, 1, 2]), groups(2);
         // Octets of several slices, all strides, a slice of the filter a K block.
         [1, 24, 72], [9, 17, 18], [3, 3, 3], stride([2; 3]), padding([1; 3]), dilation([1, 2, 1]);
-        // One plane, whose neighbouring columns make a step.
+        // One plane, whose neighbouring columns form an MMA step.
         [2, 8, 20], [3, 9, 14], [2, 3, 5], padding([0, 1, 2]), dilation([1, 1, 3]);
-        // Several tiles of filters, and pipelines that come round.
+        // Several tiles of filters, and pipelines that wrap around.
         [2, 72, 130], [1, 5, 18], [1, 1, 3];
         // Halo tiles in the padding alone.
         [1, 16, 9], [1, 4, 5], [1, 3, 3], padding([0, 40, 1]);
@@ -36,18 +36,18 @@ fn table() -> [Row; 12] {
         [1, 96, 10], [1, 6, 8], [1, 1, 1], groups(2);
         // Four strips, whose boxes are rows.
         [1, 32, 9], [1, 8, 32], [1, 3, 3], padding([0, 1, 1]);
-        // Sums that two blocks split.
+        // Split-K over two blocks.
         [3, 32, 16], [3, 17, 10], [3, 3, 3], split(2);
-        // Boxes of stride phases, each in two pieces of which the second one is smaller where values are
-        // rounded.
+        // Boxes of stride phases, each in two pieces. The second piece is smaller where the producer converts
+        // values.
         [1, 16, 8], [1, 65, 17], [1, 3, 3], stride([1, 2, 2]);
-        // Large halo tiles, of which shared memory has two.
+        // Large halo tiles, of which shared memory holds two.
         [1, 64, 9], [1, 60, 38], [1, 2, 2], dilation([1, 40, 18]);
     }
 }
 
-/// From a sample, channel, slice, row and column of an input to the next, in elements: channels are
-/// neighbours, and there are gaps behind pixels, rows, slices and samples.
+/// Strides of an input's samples, channels, slices, rows and columns, in elements. Channels are contiguous,
+/// and gaps follow pixels, rows, slices and samples.
 fn strides(conv: &ConvGeometry) -> [i64; 5] {
     let column = i64::from(conv.input_channels()) + 8;
     let row = i64::from(conv.w) * column + 16;
@@ -56,7 +56,7 @@ fn strides(conv: &ConvGeometry) -> [i64; 5] {
     [sample, 1, slice, row, column]
 }
 
-/// The input in memory with these strides. Nobody has written the gaps.
+/// The input in memory with these strides. The gaps are uninitialised.
 fn laid_out<T: Storage>(
     run: &Run,
     x: &ArrayD<f32>,
@@ -76,7 +76,7 @@ fn laid_out<T: Storage>(
     Ok(tensor)
 }
 
-/// All rows, with a norm behind them and without, on values that are not finite, too.
+/// Checks all rows, with and without a norm, also on non-finite values.
 pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
     let mut strips = std::collections::BTreeSet::new();
     for (number, row) in table().into_iter().enumerate() {
@@ -87,10 +87,10 @@ pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
             split_k: row.split_k,
             ..config.expect("a config")
         };
-        // As if samples were large: the producer converts no others.
+        // Treats samples as large: the producer converts no others.
         config.geometry.prescale = Prescale::OPTIMISTIC;
         if number == 1 {
-            // In the last column, which no window sees.
+            // Infinities in the last column, which no window reads.
             assert!(config.geometry.used_w < geometry.w);
             for (index, x) in conv.case.x.indexed_iter_mut() {
                 if index[4] + 1 == row.input[2] {
@@ -101,7 +101,7 @@ pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
         strips.insert(config.geometry.strips);
         with_and_without_norm::<F>(run, &format!("row {number}"), conv, &config)?;
     }
-    // Boxes of each kind.
+    // The rows cover boxes of each kind.
     if F::OPERANDS.is_stored() {
         assert!(
             [0, 1, 2, 4].iter().all(|kind| strips.contains(kind)),
@@ -135,8 +135,8 @@ fn with_and_without_norm<F: Operand>(
     for (index, value) in [0, all / 2 + 3, all - 1].into_iter().zip(values) {
         *conv.case.x.iter_mut().nth(index).expect("an element") = value;
     }
-    // Where the last K block is full: else halo tiles of planes have the last plane again, and filters of 0
-    // meet it.
+    // Only where the last K block is full: otherwise halo tiles of planes repeat the last plane, and it meets
+    // filters of 0.
     if is_rounded && config.geometry.planes.is_multiple_of(4) {
         let what = last_sample_times(&mut conv, 1e10);
         check::<F>(run, &what, &conv, config)?;
@@ -145,7 +145,8 @@ fn with_and_without_norm<F: Operand>(
     check::<F>(run, &what, &conv, &storing(*config))
 }
 
-/// One that is drawn, if it is of K-vectors and of several warp-specialized tiles; how many are.
+/// Checks a random convolution, if its channels are whole K-vectors and it has several warp-specialized
+/// tiles. Returns the number of checked convolutions.
 pub(super) fn drawn<F: Operand>(
     run: &Run,
     what: &str,
@@ -203,7 +204,7 @@ fn check<F: Operand>(run: &Run, what: &str, conv: &Convolution, config: &GemmCon
     };
     let operands = prepare::<F>(run, config, &x, weight)?;
     let (y, moments) = multiply(config, &FOR_WARP_SPECIALIZED_TILES, &operands, &x)?;
-    // One tile a block and two, which load halo tiles alike.
+    // One and two tiles a block; both load halo tiles in the same way.
     let is_whole = conv.geometry.output_channels() <= WARP_SPECIALIZED.filters();
     let devices = [&FOR_WARP_SPECIALIZED_TILES, &FOR_SINGLE_TILES];
     let devices = &devices[..2 - usize::from(is_whole)];

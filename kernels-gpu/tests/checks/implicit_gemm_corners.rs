@@ -1,5 +1,5 @@
-//! Implicit GEMM, cases that the other checks leave out: K-vectors of few channels, no bias, windows in
-//! every tile, magnitudes at their ends, what is not finite.
+//! Implicit GEMM, corner cases: K-vectors of few channels, no bias, windows in every tile, extreme
+//! magnitudes, non-finite values.
 
 use launch_config::implicit_gemm::{GemmTile, M64N32, TILES, W64N128, WARP_SPECIALIZED};
 use ndarray::Axis;
@@ -9,11 +9,10 @@ use super::implicit_gemm::{Operand, check_convolution};
 use super::rows::{Row, rows};
 use super::{Outcome, Run};
 
-/// Tiles that no norm but also moments are taken with: that of the config without warpgroups, and the
-/// warpgroups'.
+/// The tiles that take moments: that of the config without warpgroups, and the warpgroup tiles.
 const USUAL: [Option<GemmTile>; 3] = [None, Some(W64N128), Some(WARP_SPECIALIZED)];
 
-/// K-vectors of one and of two channels, with columns of the filter's reach beside each other; and no bias.
+/// Checks K-vectors of one and of two channels, with several filter columns each; and no bias.
 pub(crate) fn few_channels<F: Operand>(run: &Run) -> Outcome {
     let rows = rows! {
         [2, 1, 5], [1, 6, 20], [1, 2, 7], padding([0, 1, 3]);
@@ -32,10 +31,10 @@ pub(crate) fn few_channels<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Sums that are promoted more than once, in every tile that does; and rows of an odd number of pixels in two
-/// warp-specialized tiles a block.
+/// Checks sums that are promoted more than once, in every tile that promotes, and rows of an odd number of
+/// pixels in two warp-specialized tiles a block.
 pub(crate) fn sums_and_rows<F: Operand>(run: &Run) -> Outcome {
-    // More steps than sums take before they are promoted, three times over.
+    // Three times as many MMA steps as sums take before a promotion.
     let long = Convolution::new::<F::Stored>(Row::new([1, 1040, 9], [1, 2, 5], [1, 1, 1]));
     let kept = TILES.into_iter().filter(|tile| tile.promotes());
     for tile in kept.filter(|_| F::OPERANDS.step_parts() == 2) {
@@ -45,16 +44,16 @@ pub(crate) fn sums_and_rows<F: Operand>(run: &Run) -> Outcome {
     check_convolution::<F>(run, "odd rows", &odd, Some(WARP_SPECIALIZED))
 }
 
-/// Windows of every extent, in every tile that pools; square ones and such as are not, with rows of vectors
+/// Checks windows of every extent, in every tile that pools: square and other windows, with rows of vectors
 /// and of single elements.
 pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
     let squares = (2..=8).map(|extent| [extent; 2]);
     let others = [[3, 4], [4, 2], [2, 3]];
-    // In other orders of threads two will do: windows differ in where they lie alone.
+    // Two suffice in other thread orders: windows differ only in their position.
     let count = if run.seed.is_none() { 10 } else { 2 };
     for pool in others.into_iter().chain(squares).take(count) {
         let [h, w] = pool.map(|extent| extent as usize);
-        // Two rows of windows, and pixels that are left over.
+        // Two rows of windows, and leftover pixels.
         let input = [1, 2 * h + 3, 2 * w + 3];
         let row = Row::new([1, 8, 9], input, [1, 3, 3]).pool(pool[0], pool[1]);
         let conv = Convolution::new::<F::Stored>(row);
@@ -68,9 +67,9 @@ pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// f32 so small that what undoes both scales is no normal number, the input's being the smaller one and the
-/// filters'; nothing but zeros, in the input, in a filter; an input that f16 does not hold; and one of which
-/// a block among many does not.
+/// Checks f32 values so small that the reciprocal of both scales is not a normal number, with the smaller
+/// scale on the input or on the filters; zeros throughout the input and a filter; an input beyond f16's
+/// range; and one in which only one block among many is beyond it.
 pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
     for (of_input, of_filters) in [(-60, -70), (-75, -55), (-10_000, 0), (20, 0)] {
         let mut conv = Convolution::new::<F::Stored>(Row::new([1, 9, 20], [1, 8, 13], [1, 2, 2]));
@@ -86,8 +85,8 @@ pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
             check_convolution::<F>(run, &what, &conv, tile)?;
         }
     }
-    // More blocks reformat a sample than a block has threads, and the last one has what is largest. Few terms
-    // of a sum are not 0.
+    // More blocks reformat a sample than a block has threads, and the last one has the largest value. Few
+    // terms of a sum are not 0.
     let mut conv = Convolution::new::<F::Stored>(Row::new([1, 2064, 3], [1, 3, 3], [1, 1, 1]));
     for (channel, mut plane) in conv.case.x.axis_iter_mut(Axis(1)).enumerate() {
         let factor = match channel {
@@ -100,8 +99,8 @@ pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
     check_convolution::<F>(run, "many blocks", &conv, None)
 }
 
-/// Samples that are too large for a search of their largest magnitude before the reformat. One, another or
-/// two of them need another scale than the optimistic one.
+/// Checks samples that are too large for a search of their largest magnitude before the reformat. One,
+/// another or two of them need a scale other than the optimistic one.
 pub(crate) fn samples_apart<F: Operand>(run: &Run) -> Outcome {
     for exponents in [[0, 20, -20], [30, 0, 0]] {
         let row = Row::new([3, 9, 4], [1, 42, 47], [1, 1, 1]).without_bias();
@@ -115,7 +114,7 @@ pub(crate) fn samples_apart<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// A NaN of the input, one of a filter and an infinity spoil what they are multiplied with, and no scale.
+/// Checks that a NaN of the input, a NaN of a filter and an infinity spoil their products, but no scale.
 pub(crate) fn not_a_number<F: Operand>(run: &Run) -> Outcome {
     let row = Row::new([2, 16, 20], [1, 5, 9], [1, 1, 1]);
     let mut conv = Convolution::new::<F::Stored>(row);
@@ -124,12 +123,13 @@ pub(crate) fn not_a_number<F: Operand>(run: &Run) -> Outcome {
     for tile in USUAL {
         check_convolution::<F>(run, "NaN", &conv, tile)?;
     }
-    // An infinity is no largest value either: what it does not meet, of another group, f16 holds only scaled.
+    // An infinity does not count as the largest value either: f16 holds the values of the other group, which
+    // do not meet it, only scaled.
     let mut conv = Convolution::new::<F::Stored>(row.groups(2));
     if F::OPERANDS.scaled {
         conv.case = conv.case.scaled(f32::exp2(20.0));
     }
-    // With a NaN beside it, so that whatever meets it is NaN and nothing else.
+    // With a NaN beside it, so that any result that reads it is NaN.
     conv.case.x[[1, 3, 0, 2, 4]] = f32::INFINITY;
     conv.case.x[[1, 4, 0, 2, 4]] = f32::NAN;
     for tile in USUAL {

@@ -25,7 +25,7 @@ pub(super) struct Operands {
 }
 
 impl Operands {
-    /// The input alone, for filters that are read in place.
+    /// Keeps the input alone, for filters that are read in place.
     pub(super) fn without_filters(self, run: &Run) -> Result<Self, Failure> {
         Ok(Self {
             operands: run.empty(0)?,
@@ -34,7 +34,7 @@ impl Operands {
         })
     }
 
-    /// The filters alone, and room for the scales of samples that the producer converts.
+    /// Keeps the filters alone, with room for the scales of samples that the producer converts.
     pub(super) fn without_input(self, run: &Run, samples: usize) -> Result<Self, Failure> {
         Ok(Self {
             reformatted: run.empty(0)?,
@@ -108,12 +108,12 @@ pub(super) struct Ended<T> {
     pub(super) list: OperandList,
     pub(super) gain_behind: *const f32,
     pub(super) shift_behind: *const f32,
-    /// Of a list with a residual.
+    /// The residual of a list.
     pub(super) residual: *const c_void,
 }
 
 impl<T> Ended<T> {
-    /// One that a norm follows.
+    /// The arguments of a convolution with a norm.
     pub(super) const NONE: Self = Self {
         x: std::ptr::null(),
         weight: std::ptr::null(),
@@ -135,7 +135,7 @@ fn filter_map<T>(config: &GemmConfig, ended: &Ended<T>) -> TensorMap {
     }
 }
 
-/// The GEMM of warp-specialized tiles. Returns the number of tiles of a block.
+/// Launches the GEMM of warp-specialized tiles. Returns the number of tiles of a block.
 #[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
 pub(super) fn multiply_warp_specialized<F: Operand>(
     run: &Run,
@@ -202,7 +202,8 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
     )
 }
 
-/// The same with an NHWC output, through the epilogue of rounded results with its residual.
+/// [`multiply_warp_specialized`] with an NHWC output, through the epilogue of rounded results with its
+/// residual.
 #[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
 pub(super) fn multiply_to_nhwc<F: Operand>(
     run: &Run,
@@ -256,7 +257,7 @@ pub(super) fn multiply_to_nhwc<F: Operand>(
     )
 }
 
-/// The same with results that are reduced.
+/// [`multiply_warp_specialized`] with reduced results.
 #[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
 pub(super) fn multiply_reduced<F: Operand>(
     run: &Run,
@@ -305,8 +306,8 @@ pub(super) fn multiply_reduced<F: Operand>(
     )
 }
 
-/// Launches the GEMM of warp-specialized tiles, twice where the producer converts: `multiply` takes the
-/// tensor map of the input, the mainloop, and where and how many magnitudes it records.
+/// Launches the GEMM of warp-specialized tiles, twice if the producer converts. `multiply` takes the tensor
+/// map of the input, the mainloop, and the place and the number of the magnitudes that it records.
 fn launch<F: Operand>(
     run: &Run,
     config: &GemmConfig,
@@ -355,7 +356,7 @@ fn launch<F: Operand>(
     Ok(mainloop.tiles)
 }
 
-/// The GEMM of any other tiles.
+/// Launches the GEMM of other tiles.
 #[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
 pub(super) fn multiply<F: Operand>(
     run: &Run,

@@ -13,7 +13,7 @@ use super::norm::optional;
 use super::pointwise::list;
 use super::{Failure, Outcome, Run, Tensor, label, stored};
 
-/// Every function that a list may have.
+/// Every function of a list.
 const FUNCTIONS: [Function; 13] = [
     Function::Hardswish,
     Function::Silu,
@@ -30,7 +30,8 @@ const FUNCTIONS: [Function; 13] = [
     Function::Tanh,
 ];
 
-/// What is kept, and taken again. Of finite values it makes no NaN, which would be convolved again.
+/// Functions that keep a value and use it again. They make no NaN of finite values; the fix-up pass would
+/// recompute a NaN.
 const KEPT: [Function; 8] = [
     Function::Keep,
     Function::Hardsigmoid,
@@ -42,19 +43,19 @@ const KEPT: [Function; 8] = [
     Function::DivKept,
 ];
 
-/// Which lists results go through.
+/// The lists of a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lists {
-    /// One with gain and shift in front, and one with these behind a function and a value that is kept.
+    /// One list with gain and shift in front, and one with these after a function and a kept value.
     Affine,
-    /// These, and others with all functions.
+    /// The lists of `Affine`, and others with all functions.
     All,
-    /// The first two, and some with a residual.
+    /// The lists of `Affine`, and some with a residual.
     WithResidual,
 }
 
-/// What `multiply` makes through lists has the bits of what the lists make of `y`, an NCHW output: some that
-/// a kernel of its own applies, and functions in front of and behind gain and shift of each channel. Some
+/// Checks that `multiply` with lists gives the bits of the same lists on `y`, an NCHW output. A separate
+/// kernel applies some lists. Others have functions before and after gain and shift of each channel, and some
 /// keep values.
 pub(super) fn listed<F: Operand>(
     run: &Run,
@@ -179,8 +180,8 @@ pub(super) fn listed<F: Operand>(
     Ok(())
 }
 
-/// On devices whose tiles write it, an NHWC output has the bits of `y`, and with a list those of a kernel
-/// that applies the list to `y`.
+/// Checks NHWC outputs on devices whose tiles write them. They have the bits of `y`, and with a list those of
+/// a kernel that applies the list to `y`.
 pub(super) fn nhwc<F: Operand>(
     run: &Run,
     what: &str,
@@ -197,7 +198,7 @@ pub(super) fn nhwc<F: Operand>(
     let conv = &config.geometry.conv;
     let channels = conv.output_channels() as usize;
     let (values, pixels) = (y.values()?, conv.output_pixels() as usize);
-    // The place in NCHW.
+    // The NCHW index.
     let place = |index: usize| {
         let (pixel, channel) = (index / channels, index % channels);
         (pixel / pixels * channels + channel) * pixels + pixel % pixels
@@ -238,7 +239,7 @@ pub(super) fn nhwc<F: Operand>(
             let rounded = (rounded, optional(added));
             multiply_to_nhwc::<F>(run, config, device, operands, bias, ended, rounded, &got)?;
             let what = format!("{what}, NHWC, {layers:?}");
-            // Sums of two NaN may be either.
+            // The sum of two NaN may be either of them.
             for (got, wanted) in got.values()?.iter().zip(wanted.values()?) {
                 let is_same = got.to_bits() == wanted.to_bits() || got.is_nan() && wanted.is_nan();
                 if !is_same {

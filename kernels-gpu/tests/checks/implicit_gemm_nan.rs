@@ -8,8 +8,9 @@ use super::implicit_gemm::{Operand, check_convolution};
 use super::rows::{Row, rows};
 use super::{Outcome, Run};
 
-/// Filters of one tap, so that a NaN is one pixel's, and windows each of which has one at another place:
-/// square ones, which are written out, and others, of four columns, of two and of as many as are no vector.
+/// Checks filters of one tap, so that a NaN affects one pixel. Each window has a NaN at another position.
+/// Windows are square ones, for which the code is unrolled, and others: of four columns, of two, and of
+/// numbers that are not a vector.
 pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
     for pool in [[2, 2], [3, 3], [4, 4], [2, 5], [2, 4], [3, 2]] {
         let [h, w] = pool.map(|extent| extent as usize);
@@ -24,21 +25,20 @@ pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Infinities in the columns and rows between windows and behind the last one: columns of the filter's reach
-/// may be neighbours in a K-vector with these, or a step's other half, where they would meet a filter of 0.
+/// Checks infinities in the columns and rows between windows and after the last one. Neighbouring filter
+/// columns may share a K-vector or an MMA step with them, where they would meet a filter of 0.
 pub(crate) fn between_windows<F: Operand>(run: &Run) -> Outcome {
     let rows = rows! {
-        // The stride is more than the filter is wide, and not more than it is high.
+        // The stride exceeds the filter's width, but not its height.
         [1, 2, 9], [1, 7, 18], [1, 6, 3], stride([1, 1, 4]);
         [1, 1, 9], [1, 7, 20], [1, 6, 5], stride([1, 1, 6]);
         // The dilation is not 1.
         [1, 2, 9], [1, 7, 13], [1, 6, 3], stride([1, 1, 2]), dilation([1, 1, 3]);
         [1, 4, 9], [1, 7, 14], [1, 6, 3], stride([1, 1, 3]), dilation([1, 1, 2]);
-        // Columns behind the last window, in a K-vector with columns of its.
+        // Columns after the last window, in a K-vector with columns of that window.
         [1, 4, 9], [1, 7, 18], [1, 6, 3], stride([1, 1, 2]);
         [1, 1, 9], [1, 7, 21], [1, 6, 7], stride([1, 1, 4]);
-        // More columns from a tap to the next than there are windows, and rows that no window has, behind an
-        // odd number of taps.
+        // A dilation larger than the number of windows; rows that no window has, after an odd number of taps.
         [1, 4, 9], [1, 7, 11], [1, 6, 3], dilation([1, 1, 4]);
         [1, 8, 9], [1, 7, 18], [1, 1, 3], stride([1, 2, 1]);
         [1, 8, 9], [1, 9, 18], [1, 2, 3], dilation([1, 5, 1]);

@@ -1,4 +1,4 @@
-//! Implicit GEMMs that reduce their results before they write them, against those that write all of them.
+//! Implicit GEMMs that reduce their results before the store, against GEMMs that store all of them.
 
 use cuda_std::Storage;
 use launch_config::conv::ConvGeometry;
@@ -20,22 +20,22 @@ const MAX: ResultReduction = ResultReduction::MAX;
 const MIN: ResultReduction = ResultReduction::MIN;
 const SUM: ResultReduction = ResultReduction::SUM;
 
-/// What is done to results: the reduction, filters, rows and columns of windows, and whether partial windows
+/// The reduction of results: the operation, filters, rows and columns of windows, and whether partial windows
 /// are kept.
 type Reduction = (ResultReduction, u32, [u32; 2], bool);
 
-/// Convolutions, and what is done to their results.
+/// Convolutions, and the reductions of their results.
 fn table() -> [(Row, Reduction); 8] {
     let [a, b, c, d, e, f, g, h] = rows! {
-        // Partial windows that are left out.
+        // Partial windows that are dropped.
         [2, 16, 48], [1, 13, 19], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
-        // The same, kept; windows of several loads.
+        // Partial windows that are kept; windows of several loads.
         [1, 16, 48], [1, 13, 21], [1, 3, 3], padding([0, 1, 1]);
         // Filters of several tiles, pixels of several tiles; wide windows.
         [1, 24, 150], [1, 20, 41], [1, 1, 3], padding([0, 1, 1]), batch_norm(), relu();
         // Slices.
         [2, 16, 48], [5, 6, 9], [3, 3, 3], padding([1, 0, 1]), leaky_relu(0.25);
-        // Neighbouring filters, of which the last are fewer.
+        // Windows of neighbouring filters, the last one partial.
         [1, 16, 56], [1, 9, 11], [1, 3, 3];
         // In groups, filters and pixels together.
         [1, 32, 128], [1, 7, 10], [1, 3, 3], padding([0, 1, 1]), groups(2);
@@ -56,7 +56,7 @@ fn table() -> [(Row, Reduction); 8] {
     ]
 }
 
-/// Every row, with NaN and infinities, and some through a list.
+/// Checks every row, with NaN and infinities, and also through a list.
 pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
     for (number, (row, reduction)) in table().iter().enumerate() {
         let case = case_of::<F>(row);
@@ -67,7 +67,7 @@ pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// What the reduction makes of all results.
+/// Reduces all results on the host.
 fn reduced(all: &[f32], conv: &ConvGeometry, of: &ReducedResults) -> Vec<f32> {
     let [n, k, z, p, q] = [
         conv.n as u32,
@@ -112,7 +112,7 @@ fn reduced(all: &[f32], conv: &ConvGeometry, of: &ReducedResults) -> Vec<f32> {
     results
 }
 
-/// How many of these windows an axis has.
+/// The number of windows along an axis.
 fn extent(results: u32, window: u32, keeps_partial: bool) -> u32 {
     match keeps_partial {
         true => results.div_ceil(window),
@@ -158,7 +158,7 @@ fn check<F: Operand>(
     };
     ended.epilogue.gain_and_shift = Presence::of(has_norm);
     if is_listed {
-        // All results are above 0, which is what filters that do not exist would give.
+        // All results are above 0, the value that absent filters would give.
         let steps = [
             Step::plain(Function::Tanh),
             Step::new(Function::LeakyRelu, [-0.5, 0.0, 0.0]),
@@ -174,7 +174,7 @@ fn check<F: Operand>(
     let all = GemmConfig::new_without_norm(&conv, format, &DEVICE, None, EpilogueKind::STORE);
     let all = all.expect("a small case");
     if !is_wide(&all) {
-        // Few filters in parts have another tile where all results are written.
+        // With few filters in parts, the GEMM that stores all results has another tile.
         assert!(format.passes > 1, "{what} suits tiles of warpgroups");
         return Ok(());
     }
@@ -196,8 +196,8 @@ fn check<F: Operand>(
         let largest = largest.fold(1.0f32, |most, value| most.max(value.abs()));
         for (at, (&got, &wanted)) in got.iter().zip(&wanted).enumerate() {
             let wanted = F::Stored::from_f32(wanted).to_f32();
-            // Windows with a NaN are computed again as a whole, from values that are not rounded to
-            // operands. Of a stored type the last place may differ.
+            // The fix-up pass recomputes windows with a NaN as a whole, from values that are not rounded to
+            // operands. For 16-bit types, the last place may differ.
             let tolerance = match size_of::<F::Stored>() {
                 4 if F::OPERANDS.scaled => 2e-3,
                 4 => 2e-5,

@@ -1,5 +1,5 @@
-//! Implicit GEMM without a norm: infinities and NaN stay within their windows, and the epilogue applies batch
-//! norm and function before a result is written.
+//! Implicit GEMM without a norm: infinities and NaN stay within their windows, and the epilogue applies a
+//! batch norm and a function before the store.
 
 use launch_config::implicit_gemm::{
     Epilogue, EpilogueKind, GemmConfig, GemmTile, M32N128, TILES, W64N128, WARP_SPECIALIZED,
@@ -17,7 +17,7 @@ use super::implicit_gemm_lists::{Lists, listed, nhwc};
 use super::rows::{Row, rows};
 use super::{Loaded, Outcome, Run, compare, precision, same_bits};
 
-/// What filters, steps, K blocks and K-vectors leave over, and everything in whole steps.
+/// Rows with leftover filters, MMA steps, K blocks and K-vectors, and one of whole steps.
 fn table() -> [Row; 18] {
     rows! {
         // Whole steps; a group of infinities and NaN.
@@ -30,37 +30,37 @@ fn table() -> [Row; 18] {
         [1, 37, 19], [3, 5, 7], [2, 3, 3], padding([1, 0, 1]), leaky_relu(0.25);
         // A stride of the depth that is not its dilation.
         [1, 3, 9], [6, 3, 9], [2, 1, 3], stride([2, 1, 1]), dilation([3, 1, 1]);
-        // A sum of parts that is promoted.
+        // A promoted sum of parts.
         [1, 130, 3], [1, 3, 6], [1, 2, 3], padding([0, 1, 1]);
-        // So deep that no tile has all of it.
+        // A depth that no tile covers.
         [1, 4, 9], [9, 9, 18], [2, 2, 3];
         // Filters of three warp-specialized tiles, pixels of several.
         [1, 9, 140], [1, 20, 40], [1, 1, 3], padding([0, 1, 1]), batch_norm(), relu();
-        // The same, so few pixels that a block has two of them; in both halves of a tile pixels meet what is
-        // beside their windows.
+        // Like the row before, with so few pixels that a block has two tiles. In both halves of a tile,
+        // pixels meet values beside their windows.
         [1, 8, 140], [1, 11, 19], [1, 1, 3], padding([0, 1, 1]), batch_norm(), relu();
         // Whole vectors of filters: fewer than a warp has, and some that pad a tile.
         [2, 16, 24], [1, 13, 19], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
         // In groups, with pixels of several tiles.
         [1, 32, 144], [1, 19, 33], [1, 1, 1], groups(2), leaky_relu(0.25);
-        // Of two neighbouring outputs in depth.
+        // Two neighbouring outputs in depth for each filter.
         [2, 8, 16], [3, 5, 7], [2, 3, 3], padding([1, 0, 1]), batch_norm();
         // Three planes of channels, and more taps than an MMA batch has steps.
         [1, 24, 70], [3, 5, 9], [3, 1, 5], stride([2, 1, 1]), padding([1, 0, 2]), batch_norm();
         // Slices of the filter that are K blocks.
         [1, 24, 72], [9, 17, 18], [3, 3, 3], stride([2; 3]), padding([1; 3]), dilation([1, 2, 1]);
-        // One step less in a K block than an MMA batch has.
+        // One MMA step less in a K block than an MMA batch has.
         [1, 64, 40], [1, 9, 31], [1, 1, 1], padding([0, 1, 0]), leaky_relu(0.25);
         // More filters than are resident, in several K blocks.
         [1, 136, 72], [1, 6, 10], [1, 3, 3], padding([0, 1, 1]), relu();
-        // Rows of the output that are several runs each, and begin anywhere.
+        // Output rows of several runs each, with any alignment.
         [1, 16, 20], [1, 2, 301], [1, 1, 3], relu();
-        // Runs of which a warp has few values at a time.
+        // Runs from which a warp takes few values at a time.
         [1, 16, 9], [1, 20, 37], [1, 1, 2], dilation([1, 1, 30]);
     }
 }
 
-/// What a row is computed with.
+/// The tiles for a row.
 fn tiles<F: Operand>(row: &Row) -> Vec<Option<GemmTile>> {
     if F::OPERANDS.passes > 1 {
         return vec![Some(M32N128), Some(WARP_SPECIALIZED)];
@@ -74,10 +74,10 @@ fn tiles<F: Operand>(row: &Row) -> Vec<Option<GemmTile>> {
     }
 }
 
-/// The row's layers, its input strewn with values that are not finite.
+/// A case of the row's layers, with non-finite values in the input.
 pub(super) fn case_of<F: Operand>(row: &Row) -> Case {
     let mut case = row.case::<F::Stored>();
-    // At the end of each row, so that every part of a tile meets some beside its windows.
+    // At the end of each row, so that every part of a tile meets some of these beside its windows.
     for (index, x) in case.x.indexed_iter_mut() {
         if index[1] + 1 == row.channels[1] && index[4] + 1 == row.input[2] {
             *x = f32::INFINITY;
@@ -110,7 +110,7 @@ pub(super) fn wanted<F: Operand>(case: &Case) -> Expected {
     Expected::new(bounded.stored(&precision), &precision)
 }
 
-/// Gain and shift of the batch norm of a case, its second layer, behind which no layer has parameters.
+/// The gain and shift of a case's batch norm, its second layer. No later layer has parameters.
 pub(super) fn folded(case: &Case) -> [Vec<f32>; 2] {
     let problem = case.problem().expect("a sound problem").steps[1].problem;
     let LayerProblem::BatchNorm(problem) = problem else {
@@ -128,7 +128,7 @@ pub(super) fn folded(case: &Case) -> [Vec<f32>; 2] {
     [each(0), each(1)]
 }
 
-/// All rows, by all kinds of tiles.
+/// Checks all rows in all kinds of tiles.
 pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
     for (number, row) in table().iter().enumerate() {
         let case = case_of::<F>(row);
@@ -137,7 +137,8 @@ pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Whole vectors of filters in warp-specialized tiles, to NCHW and to NHWC, and with filters in place.
+/// Checks whole vectors of filters in warp-specialized tiles, to NCHW and to NHWC, and with filters read in
+/// place.
 pub(crate) fn nhwc_and_in_place<F: Operand>(run: &Run) -> Outcome {
     for (number, row) in table().iter().enumerate() {
         let [_, channels, filters] = row.channels;
@@ -149,31 +150,32 @@ pub(crate) fn nhwc_and_in_place<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// f32 of any magnitude: a window's result is accurate, however large the values of other windows. Where
-/// values are too small for all three bf16 parts, the rest that they lack is below `2^-134`, an absolute
-/// error beside the format's relative one.
+/// Checks f32 values of any magnitude: a window's result is accurate, however large the values of other
+/// windows. Where values are too small for all three bf16 parts, the missing rest is below `2^-134`, an
+/// absolute error beside the format's relative one.
 pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
     let row = Row::new([1, 20, 9], [1, 9, 31], [1, 3, 3]);
     let mut case = case_of::<F>(&row);
     let plain = case.x.mapv(|x| if x.is_finite() { x } else { 0.25 });
-    // By columns: windows within eight of them, and such as see both.
+    // By columns: some windows lie within one range of columns, and some see two.
     let factors = [1.0, 1e30, 1e-30, f32::MAX / 64.0, 1e-39];
     case.x = plain.clone();
     for (index, x) in case.x.indexed_iter_mut() {
         *x *= factors[index[4] / 7];
     }
-    // Beyond what bf16 rounds to a finite number, though not beyond f32; with a filter that loads it back.
+    // Beyond the largest number that bf16 rounds to a finite one, though not beyond f32; a small filter
+    // brings the product back.
     case.x[[0, 0, 0, 4, 3]] = f32::MAX;
     case.parameters[0].mapv_inplace(|w| w / 16.0);
     check::<F>(run, "magnitudes", &row, &case)?;
-    // Filters, too.
+    // The same magnitudes for filters.
     case.x = plain;
     let filters = case.parameters[0].len() / 9;
     for (index, w) in case.parameters[0].iter_mut().enumerate() {
         *w *= factors[index / filters % 5];
     }
     check::<F>(run, "magnitudes of filters", &row, &case)?;
-    // Results that f32 holds, and sums of parts that it does not: these go by channels, where f32 goes by
+    // Results within f32's range whose partial sums exceed it: partial sums go by channels, where f32 goes by
     // taps.
     case.x.fill(1.5 * 2f32.powi(127));
     case.parameters.iter_mut().for_each(|of| of.fill(0.0));
@@ -185,9 +187,9 @@ pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
     check::<F>(run, "sums of parts beyond f32", &row, &case)
 }
 
-/// f32 whose samples and filters have different scales, up to scales whose product's inverse is not a normal
-/// number. Results below f32's range are the bias, results beyond it are infinite. The last sample has values
-/// of several magnitudes, the first some that are not finite.
+/// Checks f32 samples and filters with different scales, up to scales whose product has no normal reciprocal.
+/// Results below f32's range are the bias, and results above it are infinite. The last sample has values of
+/// several magnitudes, and the first has non-finite ones.
 pub(crate) fn scales<F: Operand>(run: &Run) -> Outcome {
     let row = Row::new([6, 9, 10], [1, 7, 12], [1, 3, 3]);
     let mut case = case_of::<F>(&row);
@@ -210,8 +212,8 @@ pub(crate) fn scales<F: Operand>(run: &Run) -> Outcome {
     check::<F>(run, "scales", &row, &case)
 }
 
-/// Results that are 0, with slopes that are not finite or negative: what is not above 0 is multiplied, so the
-/// one is NaN there, and the other leaves a zero.
+/// Checks results of 0 with slopes that are not finite or negative. Values not above 0 are multiplied by the
+/// slope: the first gives NaN, the second a zero.
 pub(crate) fn zeros<F: Operand>(run: &Run) -> Outcome {
     for slope in [f64::INFINITY, -0.5] {
         let row = Row::new([1, 8, 9], [1, 3, 9], [1, 1, 3]).leaky_relu(slope);
@@ -225,25 +227,25 @@ pub(crate) fn zeros<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// One that is drawn, with every tile that takes it, and a function behind it.
+/// Checks a random row followed by a function, in every tile that supports it.
 pub(super) fn drawn<F: Operand>(run: &Run, row: Row) -> Outcome {
     let row = row.leaky_relu(0.25);
     check::<F>(run, &format!("{row:?}"), &row, &case_of::<F>(&row))
 }
 
 fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
-    // In f32 a store to NHWC applies no list, but the first, which is empty.
+    // In f32, a store to NHWC applies only the first list, which is empty.
     let lists = if size_of::<F::Stored>() == 2 { 6 } else { 1 };
     check_tiles::<F>(run, name, row, case, tiles::<F>(row), lists)
 }
 
-/// The same config without a norm.
+/// The config without a norm.
 pub(super) fn storing(mut config: GemmConfig) -> GemmConfig {
     config.geometry.epilogue = EpilogueKind::STORE;
     config
 }
 
-/// The row with these tiles, and with the first so many of the lists behind a store to NHWC.
+/// Checks the row with these tiles, and with the first `lists` lists after a store to NHWC.
 fn check_tiles<F: Operand>(
     run: &Run,
     name: &str,
@@ -252,7 +254,7 @@ fn check_tiles<F: Operand>(
     tiles: Vec<Option<GemmTile>>,
     lists: usize,
 ) -> Outcome {
-    // By one kind of tile, only lists of which no other kernel is needed.
+    // With one kind of tile, only lists that need no other kernel.
     let most = match tiles.len() > 1 {
         true => Lists::All,
         false => Lists::Affine,
@@ -293,7 +295,7 @@ fn check_tiles<F: Operand>(
                 GemmConfig::new_without_norm(&geometry, F::OPERANDS, &DEVICE, None, epilogue).ok()
             }
         };
-        // Three parts of two planes with stride phases do not fit shared memory twice.
+        // Shared memory does not hold two stages of three parts of two planes with stride phases.
         let is_large = F::OPERANDS.parts == 3 && row.attributes.stride != [1; 3];
         let may_lack = tile == Some(WARP_SPECIALIZED) && is_large;
         assert!(config.is_some() || may_lack, "{name}, {tile:?}");
@@ -311,7 +313,7 @@ fn check_tiles<F: Operand>(
             Layer::leaky_relu(0.25),
         ],
     ];
-    // Where one output's zeros meet what is not finite in the other's window, too.
+    // With two outputs, one output's zeros also meet non-finite values of the other's window.
     let two_outputs = GemmConfig::with_two_outputs(&geometry, F::OPERANDS, &DEVICE);
     let two_outputs = two_outputs.map(storing);
     let is_deep = geometry.z > 1 && geometry.stride_d == 1;

@@ -1,4 +1,4 @@
-//! Layer norms of several rows of a sample, and lists behind them.
+//! Layer norms of several rows of a sample, followed by lists.
 
 use std::ffi::c_void;
 
@@ -16,9 +16,9 @@ use super::pointwise::list;
 use super::softmax::Operands;
 use super::{Failure, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
 
-/// Shapes, and how many of the last axes are normalised. Rows of single values, about a vector, in one thread
-/// and in several, with whole vectors and without, of a warp and of a block, in one batch and in several.
-/// More rows than a block has.
+/// Shapes, and the number of trailing axes that are normalised. Rows of single values, of about a vector, in
+/// one thread and in several, with whole vectors and without, of a warp and of a block, in one batch and in
+/// several. More rows than a block has.
 const SHAPES: [(&[usize], usize); 13] = [
     (&[1, 3, 1], 1),
     (&[1, 70, 3], 1),
@@ -35,7 +35,7 @@ const SHAPES: [(&[usize], usize); 13] = [
     (&[1, 2, 92, 92], 2),
 ];
 
-/// The norm of the last `axes`.
+/// A layer norm over the last `axes` axes.
 fn layer(shape: &[usize], axes: usize) -> Layer {
     Layer::from(Layer::layer_norm("norm", &shape[shape.len() - axes..]))
 }
@@ -78,8 +78,8 @@ fn launch<T: Storage>(
     Ok(y)
 }
 
-/// With weight and bias, with one of them, and with none; with a mean far from 0 and with NaN; the bits of
-/// the last sample alone, and those of parameters in f32.
+/// Checks norms with weight and bias, with one of them, and with none; with a mean far from 0 and with NaN.
+/// The last sample alone, and parameters in f32, give the same bits.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (shape, axes) in SHAPES {
         let norm = layer(shape, axes);
@@ -108,7 +108,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
             let of_f32 = geometry(&norm, shape, AffineType::F32);
             let in_f32 = launch(run, x, affine_in_f32, of_f32, &Operands::NONE)?;
             same_bits(&case.name, &in_f32, &y)?;
-            // Behind an element, so that they begin on no vector.
+            // One element further, so that the parameters are not vector-aligned.
             let behind =
                 |at: usize| run.tensor::<T>(&[&[0.0], &parameters[at].values()?[..]].concat());
             let behind = [behind(0)?, behind(1)?];
@@ -133,7 +133,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Functions, a residual, and gain and shift of each channel.
+/// Checks lists of functions, a residual, and a gain and shift of each channel.
 pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
     for (shape, axes) in [
         (&[2, 3, 5, 20][..], 1),
@@ -194,7 +194,7 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Pairs of -1 and 1, in a tensor of more elements than 32 bits count.
+/// Checks rows of -1 and 1, in a tensor of more than 2^32 elements.
 pub(crate) fn far(run: &Run) -> Outcome {
     let rows = SeriesGeometry::new(2_500_000_001, 2, 1);
     let g = LayerNormGeometry {

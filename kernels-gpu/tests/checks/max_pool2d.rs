@@ -1,4 +1,4 @@
-//! Pooling, alone and with what comes before and after it.
+//! Pooling, alone and with layers before and after it.
 
 use cuda_std::Storage;
 use launch_config::KernelGeometry;
@@ -41,28 +41,28 @@ const ROWS: [Row; 19] = [
     ([2, 2, 9, 10], [3, 2], [2, 3], [1, 1], [1, 2], true),
     ([3, 5, 7, 7], [7, 7], [1, 1], [0, 0], [1, 1], false),
     ([1, 1, 70, 131], [2, 3], [2, 3], [0, 0], [1, 1], false),
-    // All rows, or all columns, lie between those of a window, which has nothing of the input.
+    // All input rows, or all columns, lie in the gaps of a window, which then has no input element.
     ([2, 3, 5, 9], [2, 2], [1, 1], [1, 0], [6, 1], false),
     ([1, 3, 9, 3], [2, 2], [1, 1], [0, 1], [1, 4], true),
-    // Stacks: padding on no, one or both sides, columns apart or not, windows that begin in the last row or
-    // column, planes of one column, planes that share blocks.
+    // Stacks: padding on no, one or both sides, overlapping and separate columns, windows that begin in the
+    // last row or column, planes of one column, planes that share blocks.
     ([1, 3, 8, 9], [3, 3], [2, 2], [1, 1], [1, 1], true),
     ([1, 2, 10, 7], [3, 3], [2, 3], [0, 1], [1, 1], true),
     ([1, 1, 14, 1], [3, 3], [2, 1], [1, 1], [1, 1], false),
     ([5, 4, 9, 8], [3, 3], [2, 1], [0, 0], [1, 1], false),
     ([2, 3, 37, 41], [3, 3], [2, 2], [1, 1], [1, 1], false),
     ([3, 1, 70, 131], [3, 3], [2, 2], [1, 1], [1, 1], false),
-    // None, though all but the dilation would do: the nearest column, or row, that is in the input may be in
-    // no window.
+    // No stacks, because of the dilation alone: the nearest row or column of the input may be in no window.
     ([2, 3, 12, 9], [3, 3], [2, 1], [1, 1], [1, 2], false),
     ([2, 2, 19, 9], [3, 3], [2, 2], [1, 1], [2, 1], false),
-    // Whole vectors of channels, stacked and not; windows of padding alone.
+    // Whole vectors of channels, with stacks and without; windows of padding alone.
     ([2, 12, 11, 21], [3, 3], [2, 2], [1, 1], [1, 1], true),
     ([2, 8, 5, 9], [2, 2], [1, 1], [1, 0], [6, 1], false),
 ];
 
-/// Stacks of every extent up to two windows beyond the least, with every padding and stride that they may
-/// have: windows that begin in the last column or row, or beside it, and such as hang over, are among them.
+/// Checks stacks of every extent up to two windows beyond the least, with every supported padding and stride.
+/// Among them are windows that begin in or beside the last column or row, and windows that reach beyond the
+/// input.
 pub(crate) fn stacks(run: &Run) -> Outcome {
     let mut count = 0;
     for number in 0..7 * 5 * 2 * 3 * 2 {
@@ -117,7 +117,7 @@ fn geometry(row: &Row) -> PoolGeometry {
     problem.geometry().expect("a small case")
 }
 
-/// Layers on values with NaN, both infinities and zero among them.
+/// A case with NaN, both infinities and zero among the values.
 fn with_specials<T: Storage>(layers: impl IntoIterator<Item = Layer>, row: &Row) -> Case {
     let mut case = case::<T>(layers, &row.0);
     let specials = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0];
@@ -128,12 +128,12 @@ fn with_specials<T: Storage>(layers: impl IntoIterator<Item = Layer>, row: &Row)
     case
 }
 
-/// Every row.
+/// Checks every row.
 pub(crate) fn max_pool2d<T: Storage>(run: &Run) -> Outcome {
     ROWS.iter().try_for_each(|row| check_row::<T>(run, row))
 }
 
-/// Plain, clamped, and scaled and clamped.
+/// Checks pools alone, with a clamp, and with a scale and a clamp.
 pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     let labels = [label::<T>()];
     let g = geometry(row);
@@ -141,7 +141,7 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     let plain = with_specials::<T>([pool.clone()], row);
     let clamped = with_specials::<T>([pool.clone(), clamp.clone()], row);
     let mut scaled = with_specials::<T>([Layer::from(Layer::scale("scale")), pool, clamp], row);
-    // The third channel's extremes do not say what is largest: zero times infinity is NaN.
+    // The third channel's extremes do not decide the maximum: zero times infinity is NaN.
     let scale = scaled.parameters[0].iter_mut().skip(1);
     let specials = scale.zip([0.0, f32::INFINITY]);
     specials.for_each(|(scale, special)| *scale = special);
@@ -154,7 +154,7 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     let windows = WindowGeometry::of_images(&g);
     pool::nhwc(run, &format!("{row:?}"), &windows, row.0[1], &x, &y)?;
 
-    // As planes that are too long for a reciprocal.
+    // Treats the planes as too long for a reciprocal.
     if g.plane_tasks() > g.block_tasks.into() {
         let mut g = g;
         g.near = Reciprocal::of(g.block_tasks);
@@ -181,8 +181,8 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     Ok(())
 }
 
-/// Pools of normalised input: planes and groups; pools that put many planes, and with them many rows, in
-/// one block; rows of several splits; stacks.
+/// Pools of normalised input: norms of planes and of groups; pools with many planes, and so many rows, in one
+/// block; rows of several splits; stacks.
 const NORMED: [(Row, usize); 7] = [
     (([2, 6, 15, 13], [3, 3], [2, 2], [1, 1], [1, 1], false), 3),
     (([1, 2, 71, 67], [3, 3], [2, 2], [1, 1], [1, 1], false), 1),
@@ -193,13 +193,13 @@ const NORMED: [(Row, usize); 7] = [
     (([2, 6, 15, 13], [2, 2], [1, 1], [0, 1], [1, 14], false), 3),
 ];
 
-/// Every row.
+/// Checks every row.
 pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
     let mut rows = NORMED.iter();
     rows.try_for_each(|(row, groups)| check_normed::<T>(run, row, *groups))
 }
 
-/// Normalised, scaled, pooled and clamped.
+/// Checks a pool between a norm with a scale and a clamp.
 pub(super) fn check_normed<T: Storage>(run: &Run, row: &Row, groups: usize) -> Outcome {
     let layers = [
         Layer::from(Layer::group_norm("norm", groups)),
@@ -235,9 +235,8 @@ pub(super) fn check_normed<T: Storage>(run: &Run, row: &Row, groups: usize) -> O
     Ok(())
 }
 
-/// Weights and scales of either sign, of zero and of what is not finite, rows without deviation, infinite
-/// elements: of all windows what comes is what comes if each element is mapped before the pool, to the last
-/// bit.
+/// Checks that extremes give the bits of a pool over mapped elements: with weights and scales of either sign,
+/// zero and non-finite, rows without deviation, and infinite elements.
 pub(crate) fn extremes_decide_what_all_elements_would(run: &Run) -> Outcome {
     let specials = [
         0.5,
@@ -249,7 +248,7 @@ pub(crate) fn extremes_decide_what_all_elements_would(run: &Run) -> Outcome {
         f32::NAN,
         -1e-30,
     ];
-    // The last lie around all rows, and have no element.
+    // The last windows lie around all rows and have no element.
     let windows = [
         ([3, 3], [2, 2], [1, 1], [1, 1]),
         ([2, 3], [2, 1], [1, 0], [1, 1]),
@@ -260,8 +259,8 @@ pub(crate) fn extremes_decide_what_all_elements_would(run: &Run) -> Outcome {
         let pool = geometry(&(shape, kernel_size, stride, padding, dilation, false));
         let [n, channels, h, w] = shape;
         let mut values: Vec<f32> = signed(1, &shape).into_iter().collect();
-        // The second sample's rows are constant but for elements too near to be told apart, the third's begin
-        // with infinity.
+        // The second sample's rows are constant except for elements too near to be told apart. The third's
+        // begin with infinity.
         let sample = channels * h * w;
         values[sample..2 * sample].fill(0.25);
         values[sample..2 * sample]

@@ -1,9 +1,9 @@
 //! Checks of kernels against the oracle, in the emulator.
 //!
-//! Each check takes a [`Run`], so that it can be repeated under other schedules, and says what is
-//! wrong instead of panicking. The kernels are those of the module `kernels` beside this one. What a
-//! kernel should give, and how far off each element may be, is the oracle's to say of the layers that
-//! the kernel does; what no layer gives (moments) a check knows itself.
+//! Each check takes a [`Run`], so that it can be repeated under other schedules. It returns a description of
+//! the failure instead of panicking. The kernels come from the module `kernels` beside this one. The oracle
+//! gives the expected results and the tolerance of each element for the layers that a kernel computes. For
+//! results that no layer has, such as moments, the check computes both itself.
 
 use std::any::{TypeId, type_name};
 use std::fmt;
@@ -68,7 +68,7 @@ pub(crate) mod softmax;
 pub(crate) mod upsample;
 pub(crate) mod warp_specialized_tiles;
 
-/// Why a check failed: what the emulator reported, or what differs.
+/// The reason of a failed check: the emulator's report or a description of the difference.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 
@@ -79,7 +79,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// What is wrong, in words.
+    /// A failure with this description.
     pub(crate) fn new(what: String) -> Self {
         Self(what)
     }
@@ -97,10 +97,10 @@ impl From<NoInstance> for Failure {
     }
 }
 
-/// What a check comes to.
+/// The result of a check.
 pub(crate) type Outcome = Result<(), Failure>;
 
-/// More steps than any check needs, and few enough to end a kernel that hangs.
+/// A step limit above the need of any check, low enough to end a kernel that hangs.
 const STEP_LIMIT: u64 = 1 << 30;
 
 /// An emulated device, and the order in which it runs threads and blocks.
@@ -110,7 +110,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// In natural order, or one shuffled by `seed`.
+    /// A run in natural order, or in an order shuffled by `seed`.
     pub(crate) fn new(seed: Option<u64>) -> Self {
         Self {
             device: Device::new(),
@@ -118,8 +118,8 @@ impl Run {
         }
     }
 
-    /// The variants of a check `what` that run, where they differ in arithmetic and hardly in what is
-    /// accessed when: all in natural order, and one in a shuffled order, not the same for every check.
+    /// Selects variants of check `what` that differ in arithmetic and hardly in their memory accesses. In
+    /// natural order all of them run. In a shuffled order one of them runs, which depends on the check.
     pub(crate) fn variants<'a, V>(&self, what: &str, all: &'a [V]) -> &'a [V] {
         match (self.seed, all.len()) {
             (None, _) | (_, 0) => all,
@@ -141,7 +141,7 @@ impl Run {
         Ok(tensor)
     }
 
-    /// A tensor that nobody has written.
+    /// An uninitialised tensor.
     pub(crate) fn empty<T: Storage>(&self, len: usize) -> Result<Tensor<T>, Failure> {
         Ok(Tensor {
             buffer: self.device.alloc(size_of::<T>() * len)?,
@@ -161,7 +161,7 @@ impl Run {
         let kernel = family.instance(labels)?;
         let shape = shape.expect("the checks' problems are small");
         assert!(!shape.is_empty(), "the checks' problems have outputs");
-        // SAFETY: what kernels touch they touch through views, which the emulator checks.
+        // SAFETY: kernels access memory through views, which the emulator checks.
         unsafe {
             self.device
                 .launch_instance(kernel, &self.launch_of(shape), arguments)?
@@ -192,29 +192,29 @@ pub(crate) struct Tensor<T> {
 }
 
 impl<T: Storage> Tensor<T> {
-    /// Its first element, as a kernel writes it.
+    /// A pointer to the first element, for a kernel to write.
     pub(crate) fn ptr<P>(&self) -> *mut P {
         self.buffer.ptr()
     }
 
-    /// Its first element, as a kernel reads it.
+    /// A pointer to the first element, for a kernel to read.
     pub(crate) fn source<P>(&self) -> *const P {
         self.ptr::<P>().cast_const()
     }
 
-    /// Its number of elements.
+    /// The number of elements.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Its bytes.
+    /// Reads the tensor's bytes.
     fn bytes(&self) -> Result<Vec<u8>, Failure> {
         let mut bytes = vec![0; self.len * size_of::<T>()];
         self.buffer.read(0, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Its values.
+    /// Reads the tensor's values as f32.
     pub(crate) fn values(&self) -> Result<Vec<f32>, Failure> {
         Ok(self
             .bytes()?
@@ -224,7 +224,7 @@ impl<T: Storage> Tensor<T> {
     }
 }
 
-/// What kernels that store `T` are labelled.
+/// The label of kernels that store `T`.
 pub(crate) fn label<T: Storage>() -> Label {
     let name = match TypeId::of::<T>() {
         one if one == TypeId::of::<f32>() => "f32",
@@ -237,14 +237,14 @@ pub(crate) fn label<T: Storage>() -> Label {
 
 /// The bytes of a stored value.
 fn bits<T: Storage>(value: T) -> Vec<u8> {
-    // SAFETY: `Element`s are plain bits of their size.
+    // SAFETY: `Storage` types are plain data without padding.
     unsafe { std::slice::from_raw_parts((&raw const value).cast(), size_of::<T>()) }.to_vec()
 }
 
 /// The stored value with these bytes.
 fn value<T: Storage>(bytes: &[u8]) -> T {
     assert_eq!(bytes.len(), size_of::<T>());
-    // SAFETY: there are as many bytes as `T` has, and every bit pattern is one.
+    // SAFETY: the slice has `size_of::<T>()` bytes, and every bit pattern is a valid `T`.
     unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
 }
 
@@ -253,7 +253,7 @@ pub(crate) fn stored<T: Storage>(x: f32) -> f32 {
     T::from_f32(x).to_f32()
 }
 
-/// The element type that is `T`.
+/// The `ElementType` of `T`.
 pub(crate) fn element_type<T: Storage>() -> ElementType {
     match label::<T>() {
         Label::Name("f16") => ElementType::F16,
@@ -262,8 +262,8 @@ pub(crate) fn element_type<T: Storage>() -> ElementType {
     }
 }
 
-/// Layers on values in `[-1, 1)` that `T` holds exactly: the input of seed 1, the parameters of those that
-/// follow, further inputs of those from 1,001 on.
+/// A case of layers, with values in `[-1, 1)` that `T` holds exactly. The input has seed 1, parameters have
+/// the seeds after that, and further inputs have seeds from 1,001 on.
 pub(crate) fn case<T: Storage>(layers: impl IntoIterator<Item = Layer>, input: &[usize]) -> Case {
     let chain = Chain::new(input[1], layers).expect("layers that fit");
     let shapes = chain.parameters().iter().map(|of| of.shape.as_slice());
@@ -285,14 +285,14 @@ pub(crate) fn case<T: Storage>(layers: impl IntoIterator<Item = Layer>, input: &
     case.rounded(stored::<T>)
 }
 
-/// A case's input and parameters on a device, further inputs behind the parameters.
+/// A case's tensors on a device. In `parameters`, further inputs follow the parameters.
 pub(crate) struct Loaded<T> {
     pub(crate) x: Tensor<T>,
     pub(crate) parameters: Vec<Tensor<T>>,
 }
 
 impl Run {
-    /// Puts the case's tensors on the device.
+    /// Loads the case's tensors to the device.
     pub(crate) fn load<T: Storage>(&self, case: &Case) -> Result<Loaded<T>, Failure> {
         let tensor = |values: &ArrayD<f32>| {
             let values: Vec<f32> = values.iter().copied().collect();
@@ -311,7 +311,7 @@ impl Run {
 }
 
 impl Run {
-    /// A dense tensor of `n` samples of so many channels, with its channels last.
+    /// Converts an NCHW tensor of `n` samples of `channels` channels to channels-last layout.
     pub(crate) fn channels_last<T: Storage>(
         &self,
         dense: &Tensor<T>,
@@ -343,13 +343,13 @@ pub(crate) fn precision<T: Storage>() -> Precision {
     }
 }
 
-/// What the case's layers come to in one kernel that stores `T`, by the oracle.
+/// The oracle's expectation of the case's layers in one kernel that stores `T`.
 pub(crate) fn expected<T: Storage>(case: &Case) -> Expected {
     let expected = case.expected_of_one_kernel(&precision::<T>());
     expected.expect("layers that take this input")
 }
 
-/// Of that, the elements with these indices.
+/// [`expected`], restricted to the elements with these indices.
 pub(crate) fn expected_at<T: Storage>(case: &Case, index: &[usize]) -> Expected {
     let all = case.bounded_of_one_kernel(&precision::<T>());
     let all = all.expect("layers that take this input");
@@ -368,8 +368,8 @@ pub(crate) fn expected_at<T: Storage>(case: &Case, index: &[usize]) -> Expected 
     Expected::new(bounded, &precision::<T>())
 }
 
-/// What they come to where all that is rounded on the way is one product in f32: but for storing, every bit
-/// is known.
+/// [`expected`] for layers whose only rounding before the store is that of one f32 product. Every bit before
+/// the store is then known.
 pub(crate) fn rounded_once<T: Storage>(case: &Case) -> Expected {
     let exact = Precision {
         arithmetic: 0.0,
@@ -381,7 +381,7 @@ pub(crate) fn rounded_once<T: Storage>(case: &Case) -> Expected {
     expected.around(values.map(|y| f64::from(y as f32)).collect(), None)
 }
 
-/// Values that are known without the oracle, each with how far off it may be before it is stored.
+/// Expected values that are known without the oracle, each with its tolerance before rounding to `T`.
 pub(crate) fn direct<T: Storage>(wanted: impl IntoIterator<Item = (f64, f64)>) -> Expected {
     let (values, tolerance): (Vec<f64>, Vec<f64>) = wanted.into_iter().unzip();
     let bounded = Bounded {
@@ -391,7 +391,7 @@ pub(crate) fn direct<T: Storage>(wanted: impl IntoIterator<Item = (f64, f64)>) -
     Expected::new(bounded.stored(&precision::<T>()), &precision::<T>())
 }
 
-/// Compares a tensor with what is expected of it.
+/// Compares a tensor with its expectation.
 pub(crate) fn compare<T: Storage>(what: &str, got: &Tensor<T>, expected: &Expected) -> Outcome {
     match expected.check_elements(&got.values()?) {
         Ok(_) => Ok(()),
@@ -404,12 +404,13 @@ pub(crate) fn same_bits<T: Storage>(what: &str, got: &Tensor<T>, wanted: &Tensor
     same(what, got, wanted, |_| false)
 }
 
-/// The same bits, but for those of NaN, of which hosts have several where devices have one.
+/// Compares two tensors bit by bit, but treats all NaN as equal: hosts have several NaN where devices have
+/// one.
 pub(crate) fn same_numbers<T: Storage>(what: &str, got: &Tensor<T>, wanted: &Tensor<T>) -> Outcome {
     same(what, got, wanted, |both| both.iter().all(|x| x.is_nan()))
 }
 
-/// The same bits, but for values that are `equal`.
+/// Compares two tensors bit by bit, except for values that `equal` accepts.
 fn same<T: Storage>(
     what: &str,
     got: &Tensor<T>,

@@ -1,5 +1,4 @@
-//! Normalisation: statistics, the elementwise pass with all that it does besides, and the kernel that does
-//! both.
+//! Norms: the statistics, the elementwise pass with its fused layers, and the kernel that does both.
 
 use cuda_std::{Label, Storage};
 use launch_config::elementwise::ROUND_ELEMENTS;
@@ -20,7 +19,7 @@ use super::{
     same_bits, stored,
 };
 
-/// A normalised tensor: `n`, channels, groups, elements of a plane, and how the input is shifted.
+/// A normalised tensor: `n`, channels, groups, elements of a plane, and the shift of the input.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Norm {
     pub(crate) n: usize,
@@ -62,7 +61,7 @@ impl Norm {
         self.n * self.channels * self.spatial
     }
 
-    /// Layers that begin with the norm, or with a scale before it, and what they are applied to.
+    /// A case of layers that begin with the norm, or with a scale before it.
     pub(crate) fn case<T: Storage>(&self, layers: impl IntoIterator<Item = Layer>) -> Case {
         let case = case::<T>(layers, &[self.n, self.channels, self.spatial]);
         case.shifted(self.shift).rounded(stored::<T>)
@@ -73,14 +72,14 @@ impl Norm {
         Layer::group_norm("norm", self.groups).into()
     }
 
-    /// What kernels take.
+    /// The kernels' geometry.
     pub(crate) fn geometry(&self) -> NormGeometry {
         let (channels, groups) = (self.channels as u32, self.groups as u32);
         NormGeometry::new(self.n as u64, channels, groups, self.spatial as u64, EPS)
     }
 }
 
-/// What the statistics kernel makes of `x`.
+/// Launches the statistics kernel for `x`.
 pub(crate) fn statistics<T: Storage>(
     run: &Run,
     x: &Tensor<T>,
@@ -97,7 +96,7 @@ pub(crate) fn statistics<T: Storage>(
     Ok(partials)
 }
 
-/// With and without weight and bias; alone and with a scale after it.
+/// Checks norms with and without weight and bias, alone and with a scale after it.
 pub(crate) fn group_norm<T: Storage>(run: &Run) -> Outcome {
     let norms = match label::<T>() {
         Label::Name("f32") => &NORMS[..],
@@ -142,9 +141,9 @@ pub(crate) fn group_norm<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Planes that a vector can cross up to four of, that are whole vectors, and that no vector fits; with the
-/// elements of a plane that are left of it after pooling. Vectors cross planes, rows and samples, and the
-/// last one is not whole. One row is in more splits than two for each lane of a warp.
+/// Planes so short that a vector crosses up to four of them, planes of whole vectors, and planes that no
+/// vector fits; with the elements of a plane that remain after pooling. Vectors cross planes, rows and
+/// samples, and the last one is partial. One row has more than two splits for each lane of a warp.
 const POOLED: [(Norm, usize); 9] = [
     (norm(181, 6, 3, 4, 0.0), 1),
     (norm(87, 6, 2, 3, 0.0), 2),
@@ -157,8 +156,8 @@ const POOLED: [(Norm, usize); 9] = [
     (norm(1, 2, 1, 300_001, 0.0), 3),
 ];
 
-/// Normalised with the statistics of longer planes, scaled, and given to functions, by blocks of every number
-/// of rounds.
+/// Checks norms with the statistics of longer planes, followed by a scale and functions, with blocks of every
+/// number of rounds.
 pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
     let cases = match label::<T>() {
         Label::Name("f32") => &POOLED[..],
@@ -204,7 +203,7 @@ pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
             if g.shape().is_none_or(|shape| shape.shared_bytes > 48 << 10) {
                 continue;
             }
-            // Planes are far beyond what fits here, unless what counts as far is as near as it may be.
+            // Tests are too small for far planes. So the limit of near ones is lowered as far as possible.
             if !near && spatial as u32 > g.block_elements {
                 g.near = Reciprocal::of(g.block_elements);
             }
@@ -227,7 +226,8 @@ pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Channels that are multiplied before their norm, with statistics of what was not, whole and in splits.
+/// Checks channels that are multiplied before their norm, with statistics of the unscaled values, whole and
+/// in splits.
 pub(crate) fn multiplied_before<T: Storage>(run: &Run) -> Outcome {
     for norm in [
         norm(3, 5, 5, 31, 2.0),
@@ -249,7 +249,7 @@ pub(crate) fn multiplied_before<T: Storage>(run: &Run) -> Outcome {
         let y = run.empty::<T>(norm.len())?;
         let (x, partials, none) = (x.source(), partials.source(), std::ptr::null());
         let list = list(&[Layer::relu()]).functions;
-        // In place as well, which gives the same bits.
+        // Also in place, with the same bits.
         let arguments = (x, partials, before, w, b, none, y.ptr(), g, list);
         let family = &GROUP_NORM_SCALE_POINTWISE;
         run.launch(family, &[label::<T>()], g.shape(), arguments)?;
@@ -262,8 +262,8 @@ pub(crate) fn multiplied_before<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Slopes after a norm, one for each channel and one for all, of planes that are no whole vectors, and
-/// functions behind them.
+/// Checks slopes after a norm, one for each channel and one for all, on planes that are not whole vectors,
+/// followed by functions.
 pub(crate) fn slopes<T: Storage>(run: &Run) -> Outcome {
     for norm in [
         norm(5, 3, 3, 1, 0.0),
@@ -291,15 +291,15 @@ pub(crate) fn slopes<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Rows kept in shared memory: whole planes and parts of vectors, a row that fits exactly as far as
-/// its vectors go, and one that does not fit.
+/// Rows kept in shared memory: whole planes and parts of vectors, a row whose whole vectors just fit, and one
+/// that does not fit.
 const RESIDENT: [Norm; 3] = [
     norm(2, 4, 2, 4099, 0.0),
     norm(1, 6, 3, 1025, 1000.0),
     norm(1, 3, 1, 20_001, -10.0),
 ];
 
-/// With and without weight and bias, with a weight alone, and a scale.
+/// Checks the resident kernel with and without weight and bias, with a weight alone, and with a scale.
 pub(crate) fn resident<T: Storage>(run: &Run) -> Outcome {
     let norms = match label::<T>() {
         Label::Name("f32") => &RESIDENT[..],
@@ -331,12 +331,12 @@ pub(crate) fn resident<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// The pointer, null if the tensor is not to be there.
+/// The tensor's pointer, or null without a tensor.
 pub(crate) fn optional<T: Storage, P>(tensor: Option<&Tensor<T>>) -> *const P {
     tensor.map_or(std::ptr::null(), Tensor::source)
 }
 
-/// Constant rows have no deviation: what comes out is the bias, to the last bit.
+/// Checks that constant rows, which have no deviation, give the bias, to the last bit.
 pub(crate) fn constant_rows_give_the_bias(run: &Run) -> Outcome {
     for norm in NORMS {
         let mut case = norm.case::<f32>([norm.layer()]);
@@ -358,8 +358,8 @@ pub(crate) fn constant_rows_give_the_bias(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// The statistics of equal samples are the same bits at any place in a batch, also where rows are no whole
-/// vectors.
+/// Checks that the statistics of equal samples have the same bits at any place in a batch, also if rows are
+/// not whole vectors.
 pub(crate) fn at_any_place<T: Storage>(run: &Run) -> Outcome {
     const SAMPLES: usize = 4;
     for (channels, spatial) in [(1, 37), (3, 345), (1, 9001)] {
@@ -390,8 +390,8 @@ pub(crate) fn first_row_in_a_batch_of(run: &Run, n: usize) -> Result<Vec<f32>, F
     Ok(values)
 }
 
-/// Samples as rows, each element with its own weight and bias; with one of them alone, the other being 1 or
-/// 0; and in place.
+/// Checks layer norms of samples as rows, with weight and bias of each element; with one of them alone, the
+/// other being 1 or 0; and in place.
 pub(crate) fn layer_norm<T: Storage>(run: &Run) -> Outcome {
     for norm in NORMS {
         let shape = [norm.channels, norm.spatial];

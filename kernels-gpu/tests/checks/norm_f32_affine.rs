@@ -12,7 +12,7 @@ use super::super::kernels::layer_norm::LAYER_NORM_APPLY;
 use super::norm::{EPS, NORMS, statistics};
 use super::{Failure, Loaded, Outcome, Run, label, same_bits};
 
-/// Weight and bias in f32 give the bits of those in the tensor's type that have the same values.
+/// Checks that weight and bias in f32 give the same bits as equal values in the tensor's type.
 pub(crate) fn same_bits_as_stored<T: Storage>(run: &Run) -> Outcome {
     for norm in [NORMS[1], NORMS[4]] {
         let case = norm.case::<T>([

@@ -13,9 +13,9 @@ use super::norm::optional;
 use super::pointwise::list;
 use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
 
-/// Input and groups: one vector, and one pixel more than a thread has at a time; rows that end within
-/// vectors; threads without channels, and one pixel more than a part; two parts, of which the last is not
-/// full; more vectors than a block has; a row for each channel.
+/// Input and groups: one vector, and one pixel more than a thread takes at a time; rows that end within
+/// vectors; threads without channels, and one pixel more than a part; two parts, the last one partial; more
+/// vectors than a block has; a row for each channel.
 const ROWS: [(&[usize], usize); 6] = [
     (&[3, 4, 3, 3], 1),
     (&[2, 12, 5, 5], 6),
@@ -25,8 +25,8 @@ const ROWS: [(&[usize], usize); 6] = [
     (&[2, 8, 3, 17, 43], 8),
 ];
 
-/// Every row with weight and bias, which are the same in f32; then without them, through a list with a
-/// residual.
+/// Checks every row with weight and bias, and with the same values in f32; then without them, through a list
+/// with a residual.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (input, groups) in ROWS {
         let (n, c) = (input[0] as u64, input[1] as u32);
@@ -43,7 +43,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
         let of = |norm| NormNhwcGeometry::statistics(norm).expect("whole vectors");
         let y = normalised(run, &of(&with_both), &last(&x)?, given, none)?;
         compare(&affine.name, &dense(&y)?, &expected::<T>(&affine))?;
-        // As in samples of many parts, which end within what a thread has at a time.
+        // Many parts, as in large samples, which end within the pixels that a thread takes at a time.
         let part_pixels = 7;
         let parts = NormNhwcGeometry {
             part_pixels,
@@ -70,7 +70,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// The norm of `x`, which is channels last, by all launches; weight and bias are of type `A`.
+/// Normalises `x`, which is channels last, by all launches; weight and bias have type `A`.
 fn normalised<T: Storage, A: Storage>(
     run: &Run,
     statistics: &NormNhwcGeometry,
@@ -101,7 +101,7 @@ fn normalised<T: Storage, A: Storage>(
         run.launch(&NORM_NHWC, &labels, apply.shape(), arguments)?;
         Ok::<_, Failure>(y)
     };
-    // As large tensors have them, a thread has several pixels.
+    // As in large tensors, a thread has several pixels.
     let apply = statistics.apply();
     let part_pixels = 16 * apply.lanes;
     let longer = with_parts(NormNhwcGeometry {

@@ -1,6 +1,6 @@
-//! Problems 85 and 79 in one launch where other checks do not go: without bias or affine parameters, bounds
-//! in the wrong order, filters of zeros, filters with a NaN, inputs without any deviation, an eps of 0 and a
-//! large one, input and filters that are both tiny.
+//! Corner cases of problems 85 and 79 in one launch: no bias or affine parameters, bounds in the wrong order,
+//! filters of zeros, filters with a NaN, inputs without deviation, an eps of 0 and a large one, tiny input
+//! and filters together.
 
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::{ClampSpec, GroupNormSpec, InstanceNormSpec};
@@ -13,16 +13,16 @@ use super::{Outcome, Run, compare, precision, same_bits, stored};
 use problem79::{Choose, of_warpgroups, of_warps};
 use problem85::Configured;
 
-/// As much as matters beside the variance of what is convolved here, which is about 8.
+/// An eps that is large relative to the convolution's variance, which is about 8 here.
 const LARGE_EPS: f64 = 0.5;
 
-/// What a corner of problem 85 is like.
+/// A corner case of problem 85.
 struct Corner85 {
     what: &'static str,
     preset: KernelBench85,
     /// Rows of the input.
     height: usize,
-    /// Filters that are zero from here on.
+    /// The first of the filters that are zero.
     zeros_from: usize,
 }
 
@@ -55,7 +55,7 @@ fn corners85() -> [Corner85; 2] {
     ]
 }
 
-/// Every corner of problem 85; on more blocks the bits are the same.
+/// Checks every corner case of problem 85, with the same bits on more blocks.
 pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
     let precision = Precision {
         products: F::PRODUCTS / 4.0,
@@ -72,8 +72,8 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
         same_bits(corner.what, &spread, &y)?;
     }
     if size_of::<F::Stored>() == 4 {
-        // What undoes the scale of either is a normal number, and what undoes both would be none if each were
-        // as large as it could.
+        // The reciprocals of both scales are normal numbers. Their product would not be normal if both were
+        // as large as possible.
         let mut case = problem85::case_of::<F::Stored>(KernelBench85::default(), 1, 10);
         case = case.scaled(f32::exp2(-100.0));
         case.parameters[0].mapv_inplace(|weight| weight * f32::exp2(-40.0));
@@ -81,7 +81,7 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
         let wanted = case.expected_of_one_kernel(&precision).expect("an image");
         compare("tiny input, tiny filters", &y, &wanted)?;
     }
-    // A bias that all channels share, however large, is taken away by the norm to the last bit.
+    // The norm removes a bias that all channels share, however large, to the last bit.
     let mut case = problem85::case_of::<F::Stored>(KernelBench85::default(), 1, 10);
     case.parameters[1].fill(0.0);
     let without = problem85::outputs::<F>(run, &case, F::CONFIG)?;
@@ -90,8 +90,8 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
     same_bits("a bias of all channels", &with, &without)
 }
 
-/// What a corner of problem 79 is like: the preset, what the input is multiplied with and what is added to
-/// it, and what is done to a filter.
+/// A corner case of problem 79: name, preset, factor and summand of the input, and the value of a filter, if
+/// changed.
 type Corner79 = (&'static str, KernelBench79, [f32; 2], Option<f32>);
 
 fn corners79() -> [Corner79; 7] {
@@ -118,7 +118,7 @@ fn corners79() -> [Corner79; 7] {
         ("min above max", bounds, [1.0, 0.0], None),
         // A multiplier of 0 leaves no deviation.
         ("no eps", no_eps, [1.0, 0.0], None),
-        // Values that are all the same: what squares and means leave of a variance may be less than nothing.
+        // Equal values: the variance as mean square less squared mean may be slightly negative.
         ("no deviation", usual, [0.0, 3.0], None),
         ("none of other values", usual, [0.0, -0.7], None),
         ("a filter of zeros", usual, [1.0, 0.0], Some(0.0)),
@@ -156,7 +156,7 @@ fn of_problem79_by<F: Format>(run: &Run, choose: Choose, clusters: &[u32]) -> Ou
             compare(&what, &of_cluster, &wanted.expect("a volume"))?;
         }
     }
-    // A value far larger than all before it, in rows of a tall volume that the first items need and that did
+    // A value far larger than all before it, in rows of a tall volume that the first items need, but that did
     // not choose the scale.
     let late = |mut case: oracle::Case| {
         case.x[[0, 1, 2, 60, 5]] = stored::<F::Stored>(1000.0);
@@ -169,9 +169,9 @@ fn of_problem79_by<F: Format>(run: &Run, choose: Choose, clusters: &[u32]) -> Ou
     compare("a late value", &y, &wanted.expect("a volume"))
 }
 
-/// Every corner of problem 79, warp by warp.
+/// Checks every corner case of problem 79 with `mma.sync`.
 pub(crate) fn of_problem79<F: Format>(run: &Run) -> Outcome {
-    // Elements of 16 bits have clusters on warpgroups alone.
+    // 16-bit types have clusters only with `wgmma`.
     let clusters = if size_of::<F::Stored>() == 4 {
         &[2][..]
     } else {
@@ -180,7 +180,7 @@ pub(crate) fn of_problem79<F: Format>(run: &Run) -> Outcome {
     of_problem79_by::<F>(run, of_warps::<F>, clusters)
 }
 
-/// Every corner of problem 79, with `wgmma`.
+/// Checks every corner case of problem 79 with `wgmma`.
 pub(crate) fn of_problem79_on_warpgroups<F: Format>(run: &Run) -> Outcome {
     let clusters = [
         launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::CLUSTER_BLOCKS,

@@ -1,5 +1,5 @@
-//! Problems 85 and 79 in one launch where some values are NaN and others are not, so that a step that loses
-//! NaN shows: a NaN of the input is in all that its norm makes, one of a parameter in its channel alone.
+//! Problems 85 and 79 in one launch with NaN in some results only, so that a step that loses NaN shows. A NaN
+//! of the input reaches all results of its norm, a NaN of a parameter only those of its channel.
 
 use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup;
 use op_spec::ClampSpec;
@@ -13,8 +13,8 @@ use super::{Outcome, Run, compare, precision};
 use problem79::{Choose, of_warpgroups, of_warps};
 use problem85::Configured;
 
-/// A sample without, one with a NaN, one with an infinity; parameters of some channels that are NaN, an
-/// infinite bias and infinite scales.
+/// Checks a sample of finite values, one with a NaN and one with an infinity. Some channels have NaN
+/// parameters, infinite biases or infinite scales.
 pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
     let precision = Precision {
         products: F::PRODUCTS / 4.0,
@@ -27,7 +27,7 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
     let mut case = problem85::case_of::<F::Stored>(preset, 3, 10);
     case.x[[1, 2, 9, 127]] = f32::NAN;
     case.x[[2, 7, 0, 64]] = f32::NEG_INFINITY;
-    // Weight and bias of the norm, and scale.
+    // Parameters 2, 3 and 4: weight and bias of the norm, and scale.
     for (parameter, channel, value) in [
         (2, 3, f32::NAN),
         (3, 17, f32::NAN),
@@ -35,7 +35,7 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
         (3, 44, f32::INFINITY),
         (4, 9, f32::INFINITY),
         (4, 51, f32::NEG_INFINITY),
-        // Of nothing infinity makes NaN.
+        // 0 times infinity is NaN.
         (2, 33, 0.0),
         (3, 33, 0.0),
         (4, 33, f32::INFINITY),
@@ -48,13 +48,12 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
     compare("NaN in 85", &y, &wanted)
 }
 
-/// Channels of every register that a thread has results in, whether filters are rows or columns of the
-/// GEMM.
+/// Channels that cover every register of a thread's results, whether filters are rows or columns of the GEMM.
 const CHANNELS: [usize; 4] = [2, 5, 8, 15];
 
-/// A NaN in the filter of one channel, which is the largest of all channels everywhere; an infinite bias,
-/// which the norm takes away with its mean, and an infinity in some windows where multipliers are 0: of these
-/// the kernels' own results show nothing, or not everywhere.
+/// Checks a NaN in the filter of one channel, which wins the maximum over channels everywhere; an infinite
+/// bias, which the norm removes with its mean; and an infinity in some windows with multipliers of 0. The
+/// kernel's own arithmetic would show none of these, or not everywhere.
 fn of_problem79_by<F: Format>(run: &Run, choose: Choose, blocks: &[u32]) -> Outcome {
     let check = |what: &str, change: &dyn Fn(&mut Case)| {
         check_problem79::<F>(run, choose, blocks, what, change)
@@ -64,7 +63,8 @@ fn of_problem79_by<F: Format>(run: &Run, choose: Choose, blocks: &[u32]) -> Outc
             case.parameters[0][[channel, 0, 1, 2, 0]] = f32::NAN;
         })?;
     }
-    // One order of threads will do for each type: these differ in what one thread does with a channel's sums.
+    // One thread order suffices for each type: the remaining cases differ only in one thread's arithmetic on
+    // a channel's sums.
     if run.seed == Some(1) {
         return Ok(());
     }
@@ -77,7 +77,7 @@ fn of_problem79_by<F: Format>(run: &Run, choose: Choose, blocks: &[u32]) -> Outc
     })
 }
 
-/// A sample of problem 79, with what `change` does to it.
+/// Checks a sample of problem 79, changed by `change`.
 fn check_problem79<F: Format>(
     run: &Run,
     choose: Choose,
@@ -108,12 +108,12 @@ fn check_problem79<F: Format>(
     Ok(())
 }
 
-/// Warp by warp.
+/// Checks problem 79 with `mma.sync`.
 pub(crate) fn of_problem79<F: Format>(run: &Run) -> Outcome {
     of_problem79_by::<F>(run, of_warps::<F>, &[1])
 }
 
-/// With `wgmma`.
+/// Checks problem 79 with `wgmma`.
 pub(crate) fn of_problem79_on_warpgroups<F: Format>(run: &Run) -> Outcome {
     of_problem79_by::<F>(run, of_warpgroups::<F>, &[1, warpgroup::CLUSTER_BLOCKS])
 }

@@ -1,4 +1,4 @@
-//! Kernels that run one unit of the device as fast as it goes: what they store has a closed form.
+//! Peak throughput kernels. Their results have a closed form.
 
 use cuda_std::Label;
 use launch_config::peak::{
@@ -10,7 +10,7 @@ use launch_config::{LaunchShape, WARP_THREADS};
 use crate::checks::{Failure, Outcome, Run, Tensor, same_bits};
 use crate::kernels::peak::{PEAK_COPY_F32, PEAK_FMA_F32, PEAK_MMA, PEAK_WGMMA_F16};
 
-/// Steps of the kernels' loops, none among them.
+/// Steps of the kernels' loops, including none.
 const STEPS: [u32; 3] = [0, 1, 3];
 
 const BLOCKS: u64 = 2;
@@ -21,7 +21,7 @@ fn shape() -> Option<LaunchShape> {
     LaunchShape::linear(BLOCKS, BLOCK_THREADS)
 }
 
-/// Every element is `wanted` of its index.
+/// Checks that every element is `wanted` of its index.
 fn holds(what: &str, got: &Tensor<f32>, wanted: impl Fn(usize) -> f32) -> Outcome {
     let values = got.values()?;
     match (0..)
@@ -38,7 +38,7 @@ fn holds(what: &str, got: &Tensor<f32>, wanted: impl Fn(usize) -> f32) -> Outcom
     }
 }
 
-/// Whole blocks, each of which holds something else.
+/// Checks a copy of whole blocks with different values.
 pub(crate) fn copy(run: &Run) -> Outcome {
     let elements = BLOCKS as usize * COPY_BLOCK_ELEMENTS;
     let values: Vec<f32> = (0..elements).map(|i| (i % 65_521) as f32).collect();
@@ -54,13 +54,13 @@ pub(crate) fn copy(run: &Run) -> Outcome {
     same_bits("copy", &y, &x)
 }
 
-/// What the chains of `links` links start at, and what each gains with a link.
+/// The sum of the ends of `CHAINS` chains of `links` links, each of which adds `gain`.
 fn ends(links: u32, gain: f32) -> f32 {
     let starts: f32 = (0..CHAINS).map(chain_start).sum();
     starts + CHAINS as f32 * links as f32 * gain
 }
 
-/// The sum of the ends of a thread's chains.
+/// Checks the sum of the ends of a thread's chains.
 pub(crate) fn fma(run: &Run) -> Outcome {
     for steps in STEPS {
         let y = run.empty::<f32>(THREADS)?;
@@ -72,7 +72,8 @@ pub(crate) fn fma(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// What one product adds to a lane's element: a row of `depth` equal values by a column of such.
+/// The summand that one matrix product adds to a lane's element: a row of `depth` equal values times a column
+/// of `depth` equal values.
 fn product(index: usize, depth: u32) -> f32 {
     let lane = (index / MMA_LANE_ELEMENTS) as u32 % WARP_THREADS;
     let element = (index % MMA_LANE_ELEMENTS) as u32;
@@ -80,7 +81,7 @@ fn product(index: usize, depth: u32) -> f32 {
     depth as f32 * mma_row_value(row) * mma_column_value(column)
 }
 
-/// Tensor cores warp by warp, on tf32 and on f16.
+/// Checks tensor cores with `mma.sync`, on tf32 and on f16.
 pub(crate) fn mma(run: &Run) -> Outcome {
     for (label, depth) in [("tf32", 8), ("f16", 16)] {
         for steps in STEPS {
@@ -93,7 +94,7 @@ pub(crate) fn mma(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Tensor cores a warpgroup at a time.
+/// Checks tensor cores with `wgmma`.
 pub(crate) fn wgmma(run: &Run) -> Outcome {
     for steps in STEPS {
         let y = run.empty::<f32>(THREADS * MMA_LANE_ELEMENTS)?;

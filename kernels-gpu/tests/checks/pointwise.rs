@@ -36,7 +36,8 @@ pub(super) fn list(layers: &[Layer]) -> OperandList {
     list
 }
 
-/// Bounds that are there, absent and crossed; NaN and infinities; blocks that are full and not.
+/// Checks clamps with bounds that are present, absent and crossed, with NaN and infinities, in full and
+/// partial blocks.
 pub(crate) fn clamp<T: Storage>(run: &Run) -> Outcome {
     let all = [
         (-0.25, 0.5),
@@ -61,8 +62,8 @@ pub(crate) fn clamp<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Lists of no function, of every function by itself, and of as many as a list takes; each step finds its
-/// attributes, and what comes between is f32.
+/// Checks lists of no function, of each function alone, and of the maximum length. Each step finds its
+/// attributes, and intermediate values are f32.
 pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
     let mut all: Vec<Vec<Layer>> = functions().into_iter().map(|one| vec![one]).collect();
     all.push(vec![Layer::elu(0.5), Layer::elu(3.0)]);
@@ -81,7 +82,8 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
     all.push(vec![Layer::tanh(), Layer::sub("residual"), Layer::silu()]);
     all.push(vec![Layer::sigmoid(), Layer::mul("residual")]);
     all.push(vec![Layer::div("residual"), Layer::tanh()]);
-    // `x * tanh(x)` and so on, with a residual in between or without; other values in the second place.
+    // `x * tanh(x)` and similar lists, with and without a residual in between; with the kept value as first
+    // or second operand.
     let first = || OtherTensor::Layer(0);
     let arithmetic: [fn(OtherTensor) -> Layer; 4] =
         [Layer::add, Layer::sub, Layer::mul, Layer::div];
@@ -126,7 +128,7 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
     }
 }
 
-/// Every function, with attributes that f32 holds.
+/// Every function, with attributes that are exact in f32.
 fn functions() -> Vec<Layer> {
     vec![
         Layer::relu(),
@@ -153,15 +155,15 @@ fn functions() -> Vec<Layer> {
     ]
 }
 
-/// Units of 2^-24 of the value by which a function may be off, wherever it is: what the emulator shows, and
-/// one or two that an approximate reciprocal adds on a device. 7 are 3.5 to 7 ulps.
+/// The tolerance of a function everywhere, in units of 2^-24 of the value: the error seen in the emulator,
+/// and one or two units for an approximate reciprocal on a device. 7 units are 3.5 to 7 ulps.
 const UNITS: f64 = 7.0;
 
-/// Every function at numbers of all magnitudes, more of them where functions bend, NaN and infinities: as
-/// near as it says relative to the value, however small that is, and with its sign where it is 0.
+/// Checks every function at numbers of all magnitudes, more of them where formulas change, at NaN and at
+/// infinities. The relative error is bounded, however small the value, and a zero has the right sign.
 pub(crate) fn all_magnitudes(run: &Run) -> Outcome {
     let mut values: Vec<f32> = vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
-    // Where functions go over from one formula to another, and the numbers on either side.
+    // Points where functions switch formulas, and the adjacent floats.
     for bend in [0.5f32, 3.0, 6.0, 12.0, 20.0] {
         for bits in bend.to_bits() - 1..=bend.to_bits() + 1 {
             values.extend([f32::from_bits(bits), -f32::from_bits(bits)]);

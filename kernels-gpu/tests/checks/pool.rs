@@ -26,24 +26,24 @@ const ROWS: [Row; 15] = [
     ([1, 2, 5, 7, 9], [3; 3], [2; 3], [1; 3], false),
     ([2, 1, 7, 5, 11], [2, 3, 4], [3, 2, 3], [1, 1, 2], true),
     ([3, 2, 2, 5, 7], [2, 5, 7], [1; 3], [1, 2, 3], false),
-    // Several blocks to a plane, of which the last is not full.
+    // Several blocks to a plane, with a partial last block.
     ([1, 2, 11, 17, 19], [2, 3, 2], [1; 3], [0, 1, 1], false),
-    // Whole vectors of channels: several blocks of a sample; several blocks of channels, of which the last is
-    // not full; windows that hang over.
+    // Whole vectors of channels: several blocks of a sample; several blocks of channels, with a partial last
+    // block; windows that reach beyond the input.
     ([2, 64, 1, 9, 17], [1, 3, 3], [1, 1, 1], [0, 1, 1], false),
     ([1, 72, 2, 5, 4], [2, 2, 2], [1, 2, 2], [1, 0, 1], true),
     ([2, 4, 3, 7, 11], [2, 3, 3], [1, 2, 3], [1, 1, 1], true),
-    // Rows of all planes as those of one, of several blocks; rows of windows apart.
+    // Rows of all planes as rows of one plane, of several blocks; rows of separate windows.
     ([2, 3, 2, 5, 29], [1, 1, 8], [1, 1, 1], [0, 0, 4], false),
     ([1, 5, 1, 9, 23], [1, 1, 5], [1, 1, 3], [0, 0, 2], true),
     ([1, 2, 1, 13, 9], [1, 1, 2], [1, 3, 2], [0, 0, 0], false),
     ([2, 2, 1, 12, 10], [1, 4, 4], [1, 1, 1], [0, 1, 1], false),
-    // Windows of two side by side beside padded rows, and in rows of odd length.
+    // Windows of two adjacent columns, beside padded rows and in rows of odd length.
     ([1, 2, 3, 6, 8], [2, 2, 2], [2, 2, 2], [1, 1, 0], false),
     ([2, 2, 1, 4, 7], [1, 2, 2], [1, 2, 2], [0, 0, 0], false),
 ];
 
-/// A row's maximum, with gaps where they fit, and its averages by every divisor.
+/// The maximum pool of a row, dilated where possible, and its average pools with every kind of divisor.
 fn layers(row: &Row) -> Vec<Layer> {
     let &(input, kernel_size, stride, padding, ceil_mode) = row;
     let maximum = MaxPool3dSpec::new(kernel_size)
@@ -85,12 +85,12 @@ fn problem(case: &Case) -> PoolProblem {
     }
 }
 
-/// Every row.
+/// Checks every row.
 pub(crate) fn windows<T: Storage>(run: &Run) -> Outcome {
     ROWS.iter().try_for_each(|row| check_row::<T>(run, row))
 }
 
-/// Maxima and averages of windows, those of whole planes among them; NaN and infinities.
+/// Checks maxima and averages of windows, including windows of whole planes, with NaN and infinities.
 pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     for layer in layers(row) {
         let case = case::<T>([layer.clone()], &row.0).special();
@@ -104,7 +104,7 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
         run.launch(&POOL, &labels, g.shape(), (x.source(), y.ptr(), g))?;
         compare(&what, &y, &expected::<T>(&case))?;
 
-        // As planes that are too long for a reciprocal.
+        // Treats the planes as too long for a reciprocal.
         if g.plane_outputs() > BLOCK_OUTPUTS.into() {
             let mut g = g;
             g.near = Reciprocal::of(BLOCK_OUTPUTS);
@@ -119,7 +119,8 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     Ok(())
 }
 
-/// Wants the bits of `wanted` in tiles of every kind, and of planes of more tiles than a reciprocal takes.
+/// Checks the bits of `wanted` in tiles of every kind, and for planes with more tiles than a reciprocal
+/// takes.
 fn overlapping<T: Storage>(
     run: &Run,
     what: &str,
@@ -149,8 +150,8 @@ fn overlapping<T: Storage>(
     Ok(())
 }
 
-/// Wants the numbers of `wanted` of channels-last tensors, if they have whole vectors of channels. Blocks
-/// take one and two rounds.
+/// Checks the numbers of `wanted` for channels-last tensors, if their channels are whole vectors. Blocks take
+/// one and two rounds.
 pub(super) fn nhwc<T: Storage>(
     run: &Run,
     what: &str,

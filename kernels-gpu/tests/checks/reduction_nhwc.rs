@@ -1,4 +1,4 @@
-//! Reductions of the pixels of channels-last tensors.
+//! Reductions over the pixels of channels-last tensors.
 
 use cuda_std::{Storage, bf16, f16};
 use launch_config::reduction_nhwc::{PixelOperation, ReductionNhwcGeometry};
@@ -12,9 +12,8 @@ use super::{
     same_bits,
 };
 
-/// Inputs: one pixel; one more pixel than a thread has loads in flight, of one vector; lanes that are no
-/// multiple of four; several blocks of channels, of which the last is not full; several parts, of which the
-/// last is not full.
+/// Inputs: one pixel; one pixel more than a thread has loads in flight, of one vector; lanes that are not a
+/// multiple of four; several blocks of channels, the last one partial; several parts, the last one partial.
 const SHAPES: [[usize; 3]; 8] = [
     [2, 4, 1],
     [3, 4, 5 * 64],
@@ -33,7 +32,7 @@ const OPERATIONS: [ReductionOp; 4] = [
     ReductionOp::Mean,
 ];
 
-/// The geometry of an operation on `n` samples of so many channels and pixels.
+/// The geometry of an operation on `n` samples of `c` channels and `pixels` pixels.
 fn geometry(operation: ReductionOp, [n, c, pixels]: [usize; 3]) -> ReductionNhwcGeometry {
     let operation = match operation {
         ReductionOp::Max => PixelOperation::Max,
@@ -43,7 +42,7 @@ fn geometry(operation: ReductionOp, [n, c, pixels]: [usize; 3]) -> ReductionNhwc
     ReductionNhwcGeometry::new(operation, n as u64, c as u32, pixels as u64).expect("whole vectors")
 }
 
-/// Launches a step; its results are of the type `U`.
+/// Launches a step with results of type `U`.
 fn launch<T: Storage, U: Storage>(
     run: &Run,
     x: &Tensor<T>,
@@ -59,7 +58,7 @@ fn launch<T: Storage, U: Storage>(
     Ok(y)
 }
 
-/// Reduces `x`, which is channels last, by two launches if samples have several parts.
+/// Reduces `x`, which is channels last, with two launches if samples have several parts.
 fn reduced<T: Storage>(
     run: &Run,
     operation: ReductionOp,
@@ -83,8 +82,8 @@ fn reduced<T: Storage>(
     launch::<f32, T>(run, &parts, of_parts)
 }
 
-/// Each operation, on tensors with NaN and infinities and on others, in parts of a few pixels, and on the
-/// last sample alone.
+/// Checks each operation, on tensors with and without NaN and infinities, in parts of a few pixels, and on
+/// the last sample alone.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for operation in OPERATIONS {
         for shape @ [n, c, pixels] in SHAPES {
@@ -130,7 +129,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// A divisor that is not the number of pixels, and results of each type.
+/// Checks a divisor that is not the number of pixels, and results of each type.
 pub(crate) fn averages_by_any_divisor(run: &Run) -> Outcome {
     let x = [1.0, 2.0, 4.0, -3.5].map(|value| [value; 4]).concat();
     let x = run.tensor::<f32>(&x)?;
@@ -147,7 +146,7 @@ pub(crate) fn averages_by_any_divisor(run: &Run) -> Outcome {
     same_bits("bf16", &launch::<f32, bf16>(run, &x, g)?, &wanted)
 }
 
-/// Tensors of more elements than 32 bits count: the last part of the last sample.
+/// Checks tensors of more than 2^32 elements: the last part of the last sample.
 pub(crate) fn far(run: &Run) -> Outcome {
     let [n, c, pixels] = [3, 8, 700_000_001];
     let g = geometry(ReductionOp::Sum, [n, c, pixels]);

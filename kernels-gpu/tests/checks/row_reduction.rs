@@ -12,9 +12,9 @@ use super::{
     same_bits,
 };
 
-/// Rows, and their lengths: single values, about a vector, a warp, a warp's vectors and its loads in flight,
-/// of one part and of a few more or less, of several parts, whose number is a vector or not. More rows than a
-/// block has warps.
+/// Rows and their lengths: single values, about a vector, a warp, a warp's vectors and its loads in flight,
+/// one part and a few elements more or less, several parts whose number is or is not a multiple of a vector.
+/// More rows than a block has warps.
 const SHAPES: [(usize, usize); 20] = [
     (1, 1),
     (3, 2),
@@ -40,7 +40,7 @@ const SHAPES: [(usize, usize); 20] = [
 
 const PART: u64 = PART_ELEMENTS;
 
-/// Launches a step; its results are of the type `U`.
+/// Launches a step with results of type `U`.
 fn launch<T: Storage, U: Storage>(
     run: &Run,
     operation: ReductionOp,
@@ -57,7 +57,7 @@ fn launch<T: Storage, U: Storage>(
     Ok(y)
 }
 
-/// Reduces rows, those of several parts by two launches.
+/// Reduces rows, with two launches if rows have several parts.
 fn reduced<T: Storage>(
     run: &Run,
     operation: ReductionOp,
@@ -75,7 +75,7 @@ fn reduced<T: Storage>(
     launch::<f32, T>(run, operation, &parts, of_parts)
 }
 
-/// Each operation, on rows with NaN and infinities and on others, and on each row alone.
+/// Checks each operation, on rows with and without NaN and infinities, and on each row alone.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for &operation in ReductionOp::ALL {
         for (rows, elements) in SHAPES {
@@ -107,7 +107,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// A divisor that is not the number of values, and results of each type.
+/// Checks a divisor that is not the number of values, and results of each type.
 pub(crate) fn averages_by_any_divisor(run: &Run) -> Outcome {
     let x = run.tensor::<f32>(&[1.0, 2.0, 4.0, -3.5, 0.5])?;
     let g = RowGeometry {

@@ -8,7 +8,7 @@ use oracle::Case;
 
 use super::{case, stored};
 
-/// What is convolved, and how.
+/// A convolution with its input extents, attributes and epilogue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<const D: usize = 3> {
     /// `[n, c, k]`.
@@ -17,16 +17,16 @@ pub(super) struct Row<const D: usize = 3> {
     pub(super) filter: [usize; D],
     pub(super) attributes: ConvSpec<D>,
     pub(super) has_bias: bool,
-    /// Windows that are pooled behind it.
+    /// Windows of a pool after the convolution.
     pub(super) pool: Option<[u32; 2]>,
-    /// A batch norm and a function behind it.
+    /// A batch norm and a function after the convolution.
     pub(super) batch_norm: bool,
     pub(super) function: Option<PointwiseSpec>,
-    /// What the epilogue's list does behind them.
+    /// The steps of the epilogue's list after these.
     pub(super) list: &'static [Listed],
-    /// What the input is multiplied by.
+    /// A factor of the input.
     pub(super) factor: f32,
-    /// How many blocks split a sum.
+    /// The number of split-K blocks.
     pub(super) split_k: u32,
 }
 
@@ -66,9 +66,9 @@ pub(super) fn residual_list(list: &[Listed]) -> OperandList {
     }
 }
 
-/// What may stand behind a row's extents.
+/// The options of a row.
 impl<const D: usize> Row<D> {
-    /// `[n, c, k]`, extents of input and filter; with a bias.
+    /// A row of channels `[n, c, k]` and extents of input and filter, with a bias.
     pub(super) fn new(channels: [usize; 3], input: [usize; D], filter: [usize; D]) -> Self {
         Self {
             channels,
@@ -163,14 +163,14 @@ impl<const D: usize> Row<D> {
         layer
     }
 
-    /// The shape of its input.
+    /// The shape of the input.
     pub(super) fn shape(&self) -> Vec<usize> {
         [&self.channels[..2], &self.input].concat()
     }
 }
 
 impl Row {
-    /// The row's layers with values of their own.
+    /// A case of the row's layers.
     pub(super) fn case<T: Storage>(&self) -> Case {
         let mut layers = vec![Layer::from(self.layer())];
         if self.batch_norm {
@@ -188,7 +188,7 @@ impl Row {
     }
 }
 
-/// Rows: `[n, c, k]`, extents of input and filter, and what else there is to each.
+/// Rows: `[n, c, k]`, extents of input and filter, and the options of each.
 macro_rules! rows {
     ($($channels:tt, $input:tt, $filter:tt $(, $option:ident($($value:tt)*))*;)*) => {
         [$(Row::new($channels, $input, $filter)$(.$option($($value)*))*),*]

@@ -1,4 +1,4 @@
-//! Softmax over axes of any length, and lists behind it.
+//! Softmax over axes of any length, followed by lists.
 
 use cuda_std::Storage;
 use launch_config::Presence;
@@ -13,9 +13,9 @@ use super::norm::optional;
 use super::pointwise::list;
 use super::{Failure, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
 
-/// Shapes, and the axes that share a sum. Rows of single values, about a vector, in one thread and in
-/// several, with whole vectors and without, of a warp and of a block, in one batch and in several; the same
-/// of columns. More series than a block has.
+/// Shapes, and the axes of the softmax. Rows of single values, of about a vector, in one thread and in
+/// several, with whole vectors and without, of a warp and of a block, in one batch and in several; columns
+/// likewise. More series than a block has.
 const SHAPES: [(&[usize], &[isize]); 21] = [
     (&[1, 1, 1], &[2]),
     (&[1, 70, 3], &[2]),
@@ -57,7 +57,7 @@ fn elements(shape: &[usize]) -> usize {
     shape.iter().product()
 }
 
-/// What a list takes.
+/// The operands of a list.
 pub(super) struct Operands<'a, T> {
     pub(super) list: OperandList,
     pub(super) residual: Option<&'a Tensor<T>>,
@@ -65,14 +65,14 @@ pub(super) struct Operands<'a, T> {
 }
 
 impl<T: Storage> Operands<'_, T> {
-    /// Those of a list that changes nothing.
+    /// The operands of a list that changes nothing.
     pub(super) const NONE: Self = Self {
         list: OperandList::EMPTY,
         residual: None,
         gain_and_shift: None,
     };
 
-    /// The gains and the shifts, if there are any.
+    /// Pointers to gains and shifts, null if absent.
     pub(super) fn gains_and_shifts(&self) -> [*const f32; 2] {
         [0, 1].map(|at: usize| optional(self.gain_and_shift.map(|of| of[at])))
     }
@@ -92,7 +92,7 @@ fn launch<T: Storage>(
     Ok(y)
 }
 
-/// Both operators, on series with NaN and infinities and on others, and on the last sample alone.
+/// Checks both operators, on series with and without NaN and infinities, and on the last sample alone.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     let none = Operands::NONE;
     for (shape, dim) in SHAPES {
@@ -104,7 +104,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
             let mut case = case::<T>([layer.clone()], shape);
             if is_special {
                 case = case.special();
-                // The first series is minus infinity alone, where it is a row.
+                // The first series is all minus infinity, if series are rows.
                 let infinite = if dim == [2] { shape[2] } else { 0 };
                 case.x
                     .iter_mut()
@@ -112,7 +112,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
                     .for_each(|x| *x = f32::NEG_INFINITY);
             } else {
                 case = case.scaled(30.0).rounded(super::stored::<T>);
-                // A batch of minus infinity alone in front of others.
+                // A first batch of all minus infinity.
                 let infinite = if elements(shape) > 8192 { 8192 } else { 0 };
                 case.x
                     .iter_mut()
@@ -137,8 +137,8 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Functions, a residual, and gain and shift of each channel behind a softmax over the channels, over space
-/// and over rows, and of channels-last tensors.
+/// Checks lists of functions, a residual, and a gain and shift of each channel after a softmax over the
+/// channels, over space and over rows, also of channels-last tensors.
 pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
     let functions = [
         Layer::mul(3.0),
@@ -168,7 +168,7 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
         let y = launch(run, &loaded.x, g, &operands)?;
         compare(&case_of_list.name, &y, &expected::<T>(&case_of_list))?;
 
-        // Parameters are f32 here and exact in `T`, so the layers' are the same.
+        // Gain and shift are f32 here but exact in `T`, so they equal the layers' parameters.
         let layers = [
             softmax.clone(),
             Layer::from(Layer::scale("gain")),
@@ -192,7 +192,7 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
             let (n, channels) = (shape[0] as u64, shape[1] as u32);
             let x = run.channels_last(&loaded.x, n, channels)?;
             let last = launch(run, &x, geometry(&softmax, shape, true), &operands)?;
-            // Back: what are channels there are pixels here.
+            // Converts back, with channels and pixels swapped.
             let pixels = (shape[2] * shape[3]) as u32;
             let dense = run.channels_last(&last, n, pixels)?;
             same_bits(&affine.name, &dense, &y)?;
@@ -201,8 +201,8 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Pairs of which one has it all, in tensors of more elements than 32 bits count: columns, then rows with a
-/// residual.
+/// Checks series of two values of which one has the whole weight, in tensors of more than 2^32 elements:
+/// columns, then rows with a residual.
 pub(crate) fn far(run: &Run) -> Outcome {
     let labels = [label::<f32>()];
     let inner = 800_000_009;
@@ -213,7 +213,7 @@ pub(crate) fn far(run: &Run) -> Outcome {
             series,
             is_log: Presence::ABSENT,
         };
-        // The series of an element, and whether the element is the one that has it all.
+        // The series of an element, and whether the element has the whole weight.
         let place = move |index: u64| {
             let series = index / (2 * inner) * inner + index % inner;
             (series, (index / inner % 2 == 1) == (number(series) < 0.0))

@@ -1,4 +1,4 @@
-//! Upsampling: the oracle's values, and of channels-last tensors the bits of dense ones.
+//! Upsampling against the oracle. Channels-last tensors have the bits of NCHW ones.
 
 use cuda_std::Storage;
 use launch_config::KernelGeometry;
@@ -11,8 +11,8 @@ use super::super::kernels::upsample::{UPSAMPLE, UPSAMPLE_NHWC};
 use super::far::number;
 use super::{Failure, Loaded, Outcome, Run, case, compare, expected, label, same_bits};
 
-/// Extents of the input and of the output behind the batch. Sequences, images and volumes; vectors of
-/// channels and not; several blocks to a plane and several planes to a block; smaller outputs.
+/// Input shape, and output extents. Sequences, images and volumes; channels that are whole vectors and not;
+/// several blocks to a plane and several planes to a block; smaller outputs.
 const ROWS: [(&[usize], EachAxis<usize>); 6] = [
     (&[2, 3, 19], EachAxis::One([31])),
     (&[1, 8, 5, 7], EachAxis::Two([10, 21])),
@@ -22,7 +22,7 @@ const ROWS: [(&[usize], EachAxis<usize>); 6] = [
     (&[1, 1, 1, 1], EachAxis::Two([1, 3])),
 ];
 
-/// Every row in every mode.
+/// Checks every row in every mode.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (input, size) in ROWS {
         let linear = [
@@ -66,7 +66,7 @@ fn check<T: Storage>(run: &Run, input: &[usize], spec: UpsampleSpec) -> Outcome 
     };
     let y = dense(g)?;
     compare(&what, &y, &expected::<T>(&case))?;
-    // As planes that are too long for a reciprocal.
+    // Treats the planes as too long for a reciprocal.
     if g.plane_units() > BLOCK_UNITS.into() {
         let near = Reciprocal::of(BLOCK_UNITS);
         same_bits(
@@ -86,7 +86,7 @@ fn check<T: Storage>(run: &Run, input: &[usize], spec: UpsampleSpec) -> Outcome 
     same_bits(&format!("{what}, channels last"), &y, &wanted)
 }
 
-/// Nearest values of images of twice the extents, in tensors of more elements than 32 bits count.
+/// Checks nearest upsampling of images to twice the extents, in tensors of more than 2^32 elements.
 pub(crate) fn far(run: &Run) -> Outcome {
     let (planes, channels) = (1 << 17, 8);
     let spec = UpsampleSpec::scale_factor(2.0);

@@ -158,7 +158,7 @@ fn outside(region: &Region, offset: usize, bytes: usize, what: &'static str, pla
     fail(place, region.outside(what, start, start + bytes as i64))
 }
 
-/// What the last write to a cell is, for messages.
+/// Returns the kind of the last write to a cell, for messages.
 fn writer(cell: &Shadow) -> &'static str {
     if cell.write & ATOMIC == 0 {
         "write"
@@ -167,7 +167,7 @@ fn writer(cell: &Shadow) -> &'static str {
     }
 }
 
-/// The row of 16 bytes of a matrix that `op` reads at a shared address.
+/// Reads the 16-byte row of a matrix at a shared address, for `op`.
 pub(crate) fn read_row(op: impl Display, address: u32, place: Place) -> [u32; 4] {
     let (region, offset) = own_shared(format_args!("{op}:"), address, place);
     let at = read(region, offset, 16, place);
@@ -175,7 +175,7 @@ pub(crate) fn read_row(op: impl Display, address: u32, place: Place) -> [u32; 4]
     unsafe { at.cast::<[u32; 4]>().read() }
 }
 
-/// The same for a row that `op` writes.
+/// Writes the 16-byte row of a matrix at a shared address, for `op`.
 pub(crate) fn write_row(op: impl Display, address: u32, row: [u32; 4], place: Place) {
     let (region, offset) = own_shared(format_args!("{op}:"), address, place);
     let at = write(region, offset, 16, place);
@@ -183,7 +183,8 @@ pub(crate) fn write_row(op: impl Display, address: u32, row: [u32; 4], place: Pl
     unsafe { at.cast::<[u32; 4]>().write(row) }
 }
 
-/// The region and offset of an address that `what` takes, which must be in this block's shared memory.
+/// Finds the region and offset of an address operand of `what`, which must be in this block's shared
+/// memory.
 pub(crate) fn own_shared(what: impl Display, address: u32, place: Place) -> (*const Region, usize) {
     let Some(region) = with().shared_at(address) else {
         let text = format!("{what} {address:#x} is no address in this block's shared memory");
@@ -274,7 +275,8 @@ impl Exec {
         self.read_sets[space].add(set, read, &self.now);
     }
 
-    /// A read, of those that a read stamp stands for, that is not ordered before the current thread.
+    /// Finds a read that is not ordered before the current thread, among the reads that a read stamp
+    /// represents.
     #[inline]
     pub(crate) fn unordered_read(&self, region: &Region, read: u64) -> Option<u64> {
         if read < self.now.launch_start {

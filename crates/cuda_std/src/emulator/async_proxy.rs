@@ -92,7 +92,7 @@ pub(crate) fn check(rows: &[Row], place: Place) {
     let mut fine = None;
     for row in rows {
         let (region, proxy) = (row.region(), exec.extension::<Proxy>());
-        // What is beyond the region is reported when it is read.
+        // Bytes beyond the region are reported when they are read.
         let end = (row.offset + ROW_BYTES).min(region.len());
         for index in row.offset >> region.shift()..end.div_ceil(1 << region.shift()) {
             // SAFETY: `index` is at most that of the region's last byte.

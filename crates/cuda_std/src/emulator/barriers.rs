@@ -11,7 +11,7 @@ use super::waiting::Waiting;
 pub(crate) enum Use {
     /// `bar.sync` of the whole block, from a single call site.
     Whole,
-    /// The same, with a count of predicates.
+    /// As [`Use::Whole`], with a count of predicates.
     Reduce,
     /// A named barrier of a part of the block, perhaps from different call sites.
     Named,

@@ -192,7 +192,7 @@ pub(crate) fn has_ended(exec: &mut Exec, rank: u32) -> bool {
     cluster(exec).ended[rank as usize] == block_threads
 }
 
-/// The address in block `rank` of what has this address in the current block. Records an access to it.
+/// Maps an address of the current block to the same variable in block `rank`, and records an access to it.
 pub(crate) fn remote(address: u32, rank: u32, what: &'static str, place: Place) -> u32 {
     let exec = with();
     let blocks = exec.cluster_blocks;

@@ -77,10 +77,10 @@ impl Device {
         self.make(bytes, |memory| memory.alloc(bytes))
     }
 
-    /// Allocates `bytes` uninitialised bytes that take host memory only where they are touched, and none of
-    /// the device's limit. So a kernel can get tensors that no host has memory for, and run some of its
-    /// blocks ([`Launch::only`]), which finds indices that are too narrow. Accesses must be of at least
-    /// `element_bytes` bytes.
+    /// Allocates `bytes` uninitialised bytes. They take host memory only where they are touched, and do not
+    /// count towards the device's limit. A kernel can thus get tensors that exceed the host's memory and
+    /// run some of its blocks ([`Launch::only`]), which finds index types that are too narrow. Accesses
+    /// must have at least `element_bytes` bytes.
     ///
     /// # Errors
     /// [`FaultKind::OutOfMemory`] if the system does not reserve the addresses, as on systems without
@@ -91,11 +91,12 @@ impl Device {
         })
     }
 
-    /// [`Self::alloc_sparse`] of initialised bytes. `contents` computes the bytes of at most an element when
-    /// they are first read, from the offset of the first. It must give the same bytes each time.
+    /// Allocates as [`Self::alloc_sparse`], with initialised bytes. `contents` computes the bytes of at
+    /// most one element when they are first read, from the offset of the first byte. It must give the same
+    /// bytes each time.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::alloc_sparse`].
     pub fn alloc_computed(
         &self,
         bytes: usize,
@@ -123,13 +124,13 @@ impl Device {
         })
     }
 
-    /// [`Self::launch_instance`] of kernel `K`.
+    /// Runs kernel `K` with [`Self::launch_instance`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::launch_instance`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::launch_instance`].
     pub unsafe fn launch<K: Kernel>(
         &self,
         launch: &Launch,

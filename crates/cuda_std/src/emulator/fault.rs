@@ -6,9 +6,9 @@ use std::panic::Location;
 /// A line of source.
 pub(crate) type Place = &'static Location<'static>;
 
-/// Why a launch, an allocation or a transfer failed, and where.
+/// The cause and the place of a failed launch, allocation or transfer.
 ///
-/// It prints as one line: kernel, block, thread, source line, and what happened to which memory.
+/// Its message is one line: kernel, block, thread, source line, the error, and the memory concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
@@ -18,7 +18,7 @@ pub struct Fault {
     pub thread: Option<ThreadId>,
     /// The source line of the call at fault.
     pub location: Option<&'static Location<'static>>,
-    /// What happened.
+    /// The kind of the failure.
     pub kind: FaultKind,
 }
 
@@ -38,7 +38,7 @@ pub enum FaultKind {
     /// An index beyond the view.
     #[error("{what}: element {index} of {object}, the view has {len}")]
     OutOfBounds {
-        /// What was attempted.
+        /// The attempted operation.
         what: &'static str,
         /// The memory.
         object: String,
@@ -50,7 +50,7 @@ pub enum FaultKind {
     /// An access inside the view but outside of the allocation.
     #[error("{what}: bytes {start}..{end} of {object}, which the view wrongly claims to have")]
     OutsideAllocation {
-        /// What was attempted.
+        /// The attempted operation.
         what: &'static str,
         /// The memory.
         object: String,
@@ -64,7 +64,7 @@ pub enum FaultKind {
         "{what}: byte {offset} of {object}, an access of {bytes} bytes must start at a multiple of {bytes}"
     )]
     Misaligned {
-        /// What was attempted.
+        /// The attempted operation.
         what: &'static str,
         /// The memory.
         object: String,
@@ -76,7 +76,7 @@ pub enum FaultKind {
     /// A read of bytes that were never written.
     #[error("{what}: byte {offset} of {object} is uninitialised")]
     Uninitialized {
-        /// What was attempted.
+        /// The attempted operation.
         what: &'static str,
         /// The memory.
         object: String,
@@ -100,7 +100,7 @@ pub enum FaultKind {
     /// chain of `wgmma` in flight.
     #[error("{what}: byte {offset} of {object} is in flight, started by the {earlier}")]
     InFlight {
-        /// What was attempted.
+        /// The attempted operation.
         what: &'static str,
         /// The memory.
         object: String,
@@ -138,7 +138,7 @@ pub enum FaultKind {
     /// start.
     #[error("{what} in the shared memory of block {rank} of the cluster, which may not have begun")]
     BlockNotBegun {
-        /// What was attempted.
+        /// The attempted operation.
         what: &'static str,
         /// The other block's place in the cluster.
         rank: u32,
@@ -147,7 +147,7 @@ pub enum FaultKind {
     /// end.
     #[error("{what} in the shared memory of block {rank} of the cluster, which may have ended")]
     BlockEnded {
-        /// What was attempted.
+        /// The attempted operation.
         what: &'static str,
         /// The other block's place in the cluster.
         rank: u32,

@@ -63,8 +63,8 @@ pub(crate) unsafe fn cluster_copy_bulk<T>(
     transfers::copy_to_blocks(target, source, bytes, barrier, blocks, Location::caller());
 }
 
-/// Chains that start from zero, or add to the sums, with A in registers or in shared memory; and those whose
-/// inline assembly includes the wait.
+/// Chains that start from zero or add to the accumulator, with A in registers or in shared memory. The
+/// inline assembly of some includes the wait.
 macro_rules! chains {
     ($($a:ident $name:ident, $kind:ident, $steps:literal, $sums:literal
         $(, $given:ident)? $(= [$start:expr; $count:literal])? $(=> $wait:ident)?;)*) => {$(

@@ -75,8 +75,8 @@ pub struct Stats {
     pub global_load_bytes: u64,
     /// Bytes written to global memory, other than atomically.
     pub global_store_bytes: u64,
-    /// Bytes read from shared memory, other than atomically: by `wgmma`, what a warp's operands take up, once
-    /// for each chain.
+    /// Bytes read from shared memory, other than atomically. A chain of `wgmma` counts the bytes of each
+    /// warp's operands once.
     pub shared_load_bytes: u64,
     /// Bytes written to shared memory, other than atomically.
     pub shared_store_bytes: u64,

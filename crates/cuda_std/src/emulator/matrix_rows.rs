@@ -1,4 +1,4 @@
-//! Rows of core matrices in shared memory, which asynchronous operations read.
+//! Rows of core matrices in shared memory: the operands of asynchronous operations.
 
 use std::fmt::Display;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The row at an address that `what` takes.
+    /// Finds the row at an address operand of `what`.
     pub(crate) fn at(what: impl Display, address: u32, place: Place) -> Self {
         let (region, offset) = access::own_shared(format_args!("{what}:"), address, place);
         Self { region, offset }
@@ -30,7 +30,7 @@ impl Row {
         unsafe { &*self.region }
     }
 
-    /// Its words, if it was read before.
+    /// Returns the words of a row that was read before.
     pub(crate) fn words(&self) -> [u32; 4] {
         // SAFETY: the read has checked the 16 bytes and their alignment.
         unsafe { (self.region().data().add(self.offset).cast::<[u32; 4]>()).read() }
@@ -41,7 +41,7 @@ impl Row {
         access::read(self.region, self.offset, ROW_BYTES, place);
     }
 
-    /// The write stamps of its cells, if it was read before.
+    /// Returns the write stamps of the cells of a row that was read before.
     #[inline(always)]
     pub(crate) fn writes(&self) -> impl Iterator<Item = u64> {
         let region = self.region();
@@ -51,7 +51,7 @@ impl Row {
     }
 }
 
-/// The rows at these addresses, each of them once.
+/// Returns the rows at these addresses, without duplicates.
 pub(crate) fn rows(
     what: impl Display,
     addresses: impl Iterator<Item = u32>,

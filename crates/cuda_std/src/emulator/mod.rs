@@ -45,17 +45,18 @@
 //! - launches beyond a device's limits or the kernel's own bounds.
 //!
 //! # What is not reported
-//! Accesses through raw pointers are not checked. If one raises a signal, the process ends, as it does at a
-//! stack overflow in the kernel's own code; with [`Launch::catch_signals`], on Linux and x86-64, both become
-//! faults. Time is not simulated: bank conflicts and divergence cost nothing. Clusters, and blocks of kernels
-//! without clusters, run one after another, so a kernel in which one waits for a later one never ends.
+//! Accesses through raw pointers are not checked. A signal from such an access, or from a stack overflow in
+//! the kernel's own code, ends the process. With [`Launch::catch_signals`], on Linux and x86-64, both
+//! become faults. Time is not simulated: bank conflicts and divergence cost nothing. Clusters, and blocks
+//! of kernels without clusters, run one after another. A kernel never ends if a cluster or block waits for
+//! a later one.
 //! Instructions that are approximate on the device are exact here (see [`crate::math`]).
 //!
 //! # Tensors beyond memory
-//! Indices that are too narrow fail only for tensors larger than most hosts' memory.
-//! [`Device::alloc_computed`] and [`Device::alloc_sparse`] reserve addresses for such tensors, and use memory
-//! only for the touched parts; [`Launch::only`] names the blocks to run. Contents can be computed from an
-//! element's index, so that a read of a wrong element gives a wrong value.
+//! Index types that are too narrow fail only for tensors larger than most hosts' memory.
+//! [`Device::alloc_computed`] and [`Device::alloc_sparse`] reserve addresses for such tensors, and use
+//! memory only for the touched parts; [`Launch::only`] names the blocks to run. Contents can be computed
+//! from an element's index, so that a read of a wrong element gives a wrong value.
 //!
 //! # Layers
 //! A module imports only from lines before its own (`host/tests/layers.rs` checks it).
@@ -67,7 +68,7 @@
 //! 4. `exec`: the running launch: threads, steps, the fault, and the extensions of modules above it
 //! 5. `clock`, `numbers`, `panics`, `signals`: happens-before, numbers of threads, panics and signals
 //! 6. `access`, `schedule`: the checks of an access; the scheduler of threads
-//! 7. `matrix_rows`: what asynchronous operations read
+//! 7. `matrix_rows`: the operands of asynchronous operations
 //! 8. `async_proxy`, `barriers`, `copies`, `lanes`, `transactions`, `views`: instructions by kind
 //! 9. `atomics`, `clusters`, `registers`, `wgmma_in_flight`: instructions that need another kind
 //! 10. `mbarriers`, `wgmma`: transaction barriers, which need atomics, clusters and transactions; chains

@@ -2,9 +2,9 @@
 //!
 //! Each allocation, each static shared array and the dynamic shared memory is a region. Its shadow
 //! is an array of cells, one per granule of 4 bytes: the stamp of the last write, with the bytes
-//! that are initialised, and the stamps of two reads since. When an access narrower than the
-//! granule comes, the whole shadow is split, once, to 2 or 1 bytes per cell. So accesses to
-//! neighbouring halves are no race, and regions with wider accesses only stay cheap.
+//! are initialised, and the stamps of two reads since. The first access that is narrower than a granule
+//! splits the whole shadow, once, to 2 or 1 bytes per cell. Accesses to neighbouring halves are thus no
+//! race, and regions with wider accesses only stay cheap.
 //!
 //! A *sparse* region may exceed the host's memory: data and shadow are reserved addresses, and only touched
 //! parts take memory. Initial contents are computed, cell by cell, at the first read. Its shadow is never
@@ -29,7 +29,7 @@ pub(crate) struct Shadow {
     pub(crate) reads: [u64; 2],
 }
 
-/// What a region is, for messages.
+/// The kind and name of a region, for messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Name {
     Allocation(u64),
@@ -53,7 +53,7 @@ pub(crate) struct Region {
     sparse: Option<Sparse>,
 }
 
-/// What a sparse region has instead of allocations.
+/// The reserved addresses of a sparse region, in place of allocations.
 #[derive(Debug)]
 struct Sparse {
     _data: Reserved,
@@ -61,7 +61,7 @@ struct Sparse {
     contents: Option<Contents>,
 }
 
-/// Computes the bytes from an offset on.
+/// Computes the bytes from a given offset on.
 type Computes = dyn Fn(usize, &mut [u8]) + Send + Sync;
 
 /// The initial contents of sparse memory.

@@ -19,7 +19,7 @@ const LEAST: u32 = 24;
 /// A warpgroup's registers.
 #[derive(Debug)]
 struct Group {
-    /// Registers of each of its threads.
+    /// Registers of each thread of the warpgroup.
     registers: u32,
     /// The operation in progress, and the threads that have arrived.
     setting: Option<Setting>,

@@ -1,6 +1,6 @@
-//! Reserved addresses, of which only touched pages take memory.
+//! Reserved addresses; only touched pages take memory.
 
-/// A zeroed mapping, of which only written pages take memory.
+/// A zeroed mapping; only written pages take memory.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     start: *mut u8,
@@ -9,7 +9,7 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// `None` if the system does not reserve that many addresses.
+    /// Reserves addresses. `None` if the system does not reserve that many.
     #[cfg(any(target_os = "linux", target_os = "macos"))]
     pub(crate) fn new(bytes: usize) -> Option<Self> {
         let bytes = bytes.max(1);

@@ -31,7 +31,7 @@ use crate::{Instance, KernelArgs};
 
 /// A launch for the worker.
 pub(crate) struct Job {
-    /// Whether signals of the worker's thread become faults meanwhile.
+    /// Whether signals of the worker's thread become faults during the launch.
     pub(crate) catch_signals: bool,
     pub(crate) run: Running,
 }
@@ -41,8 +41,8 @@ type Running = Box<
     dyn FnOnce(Box<Memory>, &mut Stacks, Arc<Pulse>) -> (Box<Memory>, Result<Stats, Fault>) + Send,
 >;
 
-/// Arguments, which may be sent to the worker: pointers are addresses of the device's memory, which is sent
-/// with them.
+/// Kernel arguments, which may be sent to the worker. Their pointers are addresses of the device's memory,
+/// which is sent with them.
 struct Arguments<T>(T);
 
 // SAFETY: see above. Kernel arguments are `Copy` and hold no reference that they could drop.

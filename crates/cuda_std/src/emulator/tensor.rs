@@ -57,13 +57,13 @@ pub(crate) fn halves(kind: Kind, word: u32) -> [f64; 2] {
     }
 }
 
-/// As `half`'s conversion, but without its run-time check of processor features.
+/// Converts bf16 like `half`, but without the run-time check of processor features.
 #[inline(always)]
 fn of_bf16(bits: u16) -> f64 {
     f64::from(f32::from_bits(u32::from(bits) << 16))
 }
 
-/// As above.
+/// Converts f16 like `half`, but without the run-time check of processor features.
 #[inline(always)]
 fn of_f16(bits: u16) -> f64 {
     /// Fraction bits of an f64 beyond those of an f16.
@@ -149,8 +149,8 @@ pub(crate) fn load(count: u8, transposed: bool, rows: &Inputs, outputs: &mut Out
     }
 }
 
-/// Transposes four matrices of 8 rows of 16 bytes, of which each lane has a word, as [`load`] gives it. Lane
-/// `8 * m + r` gets row `r` of the transpose of matrix `m`.
+/// Transposes four matrices of 8 rows of 16 bytes. Each lane has one word of each matrix, as [`load`]
+/// returns it. Lane `8 * m + r` gets row `r` of the transpose of matrix `m`.
 pub(crate) fn transpose(words: &Inputs, rows: &mut Outputs) {
     for (lane, row) in rows.iter_mut().enumerate() {
         let (matrix, r) = (lane / 8, lane % 8);

@@ -7,7 +7,8 @@
 //!
 //! Measured on an H200 with `mma.sync.m16n8k16` f16: by products of powers of two beside a sum of 1 (the bits
 //! that are kept, and the terms that share an exponent), and by 4,000 sums of random products of mixed
-//! magnitudes. The model gives all of these bit for bit. The exponent of a product is the sum of its factors'
+//! magnitudes. The model reproduces all of these bit for bit. The exponent of a product is the sum of its
+//! factors'
 //! exponents, whether the product of the mantissas is below 2 or not. The same model is used for bf16, tf32
 //! and `wgmma`. Older generations keep fewer bits, and add fewer products at once.
 
@@ -82,14 +83,14 @@ pub(crate) fn add<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
     add_in_loops(start, a, b)
 }
 
-/// The same sum, bit for bit, with wider vector instructions than all processors have.
+/// Computes the same sum, bit for bit, with vector instructions that not all processors have.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn add_four_at_a_time<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
     add_in_loops(start, a, b)
 }
 
-/// The sum in loops that the compiler vectorises.
+/// Computes the sum in loops that the compiler vectorises.
 #[inline(always)]
 fn add_in_loops<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
     let start = f64::from(start);
@@ -98,7 +99,8 @@ fn add_in_loops<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
         // No sum is more than twice `BEYOND`, or less than twice `NONE`.
         largest = largest.max(a.exponents[k].wrapping_add(b.exponents[k]));
     }
-    // Infinities and NaN have the largest exponent, zeros the smallest. To 0, no zero adds anything.
+    // Infinities and NaN have the largest exponent, zeros the smallest. Adding zeros to 0 leaves it
+    // unchanged.
     if largest < LEAST && start.to_bits() == 0 {
         return 0.0;
     }
@@ -124,7 +126,7 @@ fn add_in_loops<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
     f64::from_bits(sum.to_bits() >> SURPLUS_BITS << SURPLUS_BITS) as f32
 }
 
-/// The sum of terms that are all zeros, or not all finite.
+/// Computes the sum of terms that are all zeros, or not all finite.
 #[cold]
 #[inline(never)]
 fn add_rounding<const K: usize>(start: f64, a: &Line<K>, b: &Line<K>) -> f32 {
@@ -154,7 +156,7 @@ mod tests {
         })
     }
 
-    /// `count` products of 2^-12 and 2^(12 - e) beside 1; what was measured.
+    /// Returns the measured sum of 1 and `count` products of `2^-12` and `2^(12 - e)`, relative to 1.
     fn ulps(sign: f64, e: i16, count: usize) -> f64 {
         let product = (sign * power_of_two(-12), power_of_two(12 - e));
         let sum = sum(1.0, and_zeros((0.0, 0.0), product, count));

@@ -62,8 +62,8 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
     copy_chunks(WHAT, (target, start), chunks, address, place);
 }
 
-/// Starts to copy elements of windows, from the window that begins at these coordinates on: those at these
-/// offsets.
+/// Starts to copy one pixel of each of several windows: the pixel at `offsets`, from the window that starts
+/// at coordinates `at` on.
 pub(crate) fn copy_im2col(
     target: u32,
     map: &TensorMap,
@@ -105,8 +105,8 @@ pub(crate) fn copy_im2col(
     copy_chunks(WHAT, (target, start), chunks, address, place);
 }
 
-/// Where the first channel of each line is in the tensor, from its first byte on; nothing outside of it. None
-/// if no window begins there.
+/// Returns the byte offset in the tensor of each line's pixel, or `None` for a line outside of the tensor.
+/// Returns `None` as a whole if no window starts at `at`.
 fn lines_of_windows(
     windows: &Im2col,
     at: [i32; AXES],
@@ -158,8 +158,8 @@ fn lines_of_windows(
     Some(lines.collect())
 }
 
-/// Starts to copy chunks of the tensor at `start`, which `chunks` gives where the tensor's offset in its
-/// allocation is known.
+/// Starts to copy chunks of the tensor at `start`. `chunks` computes their offsets from the tensor's offset
+/// in its allocation.
 fn copy_chunks(
     what: &str,
     (target, start): (u32, usize),
@@ -186,13 +186,13 @@ fn copy_chunks(
     mbarriers::add(address, copy, token, place);
 }
 
-/// Reports that `what` was given a map of the other mode.
+/// Reports that `what` was given a map of the wrong mode.
 pub(crate) fn other_mode(what: &str, place: Place) -> ! {
     let text = format!("{what}: the tensor map is of another mode");
     fail(place, FaultKind::Argument(text))
 }
 
-/// The tensor's address and the mode of a map that `what` takes with lines at `shared`.
+/// Checks a map that `what` takes, with lines at `shared`. Returns the tensor's address and the map's mode.
 pub(crate) fn checked_map(
     what: &str,
     shared: u32,
@@ -213,8 +213,8 @@ pub(crate) fn checked_map(
     (start, mode)
 }
 
-/// For each chunk of a box that lies at `shared`, where it is in the tensor, whose first byte is at `offset`;
-/// nothing outside of the tensor.
+/// Returns the offset of each chunk of a box that is at `shared`, or `None` for a chunk outside of the
+/// tensor. The tensor's first byte is at `offset`.
 pub(crate) fn box_chunks(
     shared: u32,
     boxes: &Boxes,
@@ -243,8 +243,8 @@ pub(crate) fn box_chunks(
     swizzled(shared, extents, boxes.is_swizzled == 1, place_of)
 }
 
-/// What `place_of` says of each chunk of lines that lie at `shared`: of the line and of the chunk in it. A
-/// power of two of chunks make a line.
+/// Applies the swizzle to lines that are at `shared`: calls `place_of` for each chunk, with the line and
+/// the source chunk in the line. The number of chunks in a line is a power of two.
 fn swizzled(
     shared: u32,
     [lines, chunks]: [u32; 2],

@@ -58,7 +58,7 @@ impl fmt::Display for Op {
     }
 }
 
-/// A chain of `wgmma`, with the attributes on which the threads of a warpgroup must agree, but for the
+/// A chain of `wgmma`, with the attributes on which the threads of a warpgroup must agree, except for the
 /// operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chain {

@@ -90,7 +90,8 @@ impl Flight {
         self.rows.iter().flat_map(|rows| rows.iter())
     }
 
-    /// Checks the reads again, of bytes that must not have changed since the start of a `what`.
+    /// Checks the reads again. The bytes must not have changed since the start of the chain or store
+    /// `what`.
     pub(crate) fn land(&self, what: &'static str, place: Place) {
         let mut before = self.writes.as_slice();
         for (row, &cells) in self.rows().zip(&self.cells) {

@@ -50,7 +50,7 @@ atomic_trait! { AtomicInteger:
     global_store(u64, value); shared_store(u32, value);
 }
 
-/// An instruction that returns what was there: at a global address, and at a shared one.
+/// An `atom` instruction, which returns the previous value: with a global address, and with a shared one.
 macro_rules! instruction {
     ($global:ident $shared:ident, $ty:ty, $class:ident, $what:literal, $suffix:literal, $operands:literal $(, $argument:ident)*) => {
         instruction!(@one $global, u64, reg64, $ty, $class,

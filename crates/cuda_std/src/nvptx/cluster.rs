@@ -13,7 +13,7 @@ instructions! {
     [] fn cluster_sync() = "barrier.cluster.arrive.release.aligned;", "barrier.cluster.wait.acquire.aligned;";
     [] fn cluster_arrive() = "barrier.cluster.arrive.release.aligned;";
     [] fn cluster_wait_all() = "barrier.cluster.wait.acquire.aligned;";
-    /// Without `nomem`, so that reads of what came with the phase stay behind it.
+    /// Without `nomem`, so that the compiler keeps reads of the phase's data behind the wait.
     [] unsafe fn cluster_try_wait(reg32 address: u32, reg32 parity: u32) -> done: u32 =
         "{{ .reg .pred done; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [{1}], {2};",
         "selp.u32 {0}, 1, 0, done; }}";
@@ -46,7 +46,7 @@ backend_functions! {
         store_async(to, barrier, rank, values[0], values[1]);
 }
 
-/// Elements of 4 bytes, in the other block as here.
+/// Accesses to 4-byte elements of another block's shared memory, at the same offset as in this block.
 impl SharedView {
     backend_functions! {
             unsafe fn load_remote[T: Element](self, i: u32, rank: u32) -> T =

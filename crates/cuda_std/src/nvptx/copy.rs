@@ -4,7 +4,8 @@ use core::arch::asm;
 
 use super::memory::GlobalView;
 
-/// One `cp.async` instruction: the text up to the operands, the size, and the bytes that are read.
+/// One `cp.async` instruction: its text up to the operands, its size, and the number of bytes that it
+/// reads.
 macro_rules! copy {
     ($text:literal, $bytes:literal, $dst:ident, $src:ident $(, $valid:ident)?) => {
         asm!(
@@ -51,7 +52,7 @@ pub(crate) unsafe fn copy_async_zfill<T, const BYTES: usize>(
 
 instructions! {
     [] fn commit_group() = "cp.async.commit_group;";
-    /// Without `nomem`, so that reads of what was copied stay behind it.
+    /// Without `nomem`, so that the compiler keeps reads of the copied bytes behind the wait.
     [] fn wait_all() = "cp.async.wait_all;";
 }
 

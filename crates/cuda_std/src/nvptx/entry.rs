@@ -1,16 +1,19 @@
-//! What every kernel begins with.
+//! The prologue of every kernel.
 
-/// Waits until the launches before this one on its stream are done and what they wrote can be seen, then lets
-/// the launch behind it start as soon as the last block of this one has come here (`griddepcontrol`, sm_90).
+/// Programmatic dependent launch (`griddepcontrol`, sm_90). Waits until the earlier launches of the stream
+/// have completed and their writes are visible. Then lets the next launch start as soon as the last block
+/// of this one has reached this call.
 ///
-/// `#[kernel]` puts it before everything else in each entry, so that a kernel may be launched while the one
-/// before it on its stream ends. Without a launch that says so nothing waits, and nothing starts early.
+/// `#[kernel]` puts the call before everything else in each entry, so a kernel may be launched while the
+/// previous kernel of its stream ends. Without a launch attribute that asks for it, nothing waits and
+/// nothing starts early.
 ///
-/// Waiting comes first: whoever starts early finds that all launches but the one right before it are done.
+/// The wait comes first, so a kernel that starts early can rely on the completion of all launches but the
+/// preceding one.
 #[inline(always)]
 pub fn begin_kernel() {
     #[cfg(cuda_arch = "sm_90a")]
-    // SAFETY: waits, and signals. Without `nomem` the compiler moves no access to memory to before it.
+    // SAFETY: waits, and signals. Without `nomem` the compiler moves no memory access in front of it.
     unsafe {
         core::arch::asm!(
             "griddepcontrol.wait;",

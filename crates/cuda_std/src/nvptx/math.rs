@@ -82,25 +82,25 @@ binary! {
     high_word: u32, "mul.hi.u32";
 }
 
-/// `e^x = 2^n * e^r` with `x = n ln 2 + r`, so that `ex2.approx` sees only |r / ln 2| <= 1/2, where
-/// its error is small against the result.
+/// Computes `e^x = 2^n * e^r` with `x = n ln 2 + r`. `ex2.approx` then gets only |r / ln 2| <= 1/2, where
+/// its error is small relative to the result.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
-    /// ln 2 in two parts; the first has trailing zeros, so `n` times it is exact.
+    /// ln 2 in two parts. The first has trailing zeros, so its product with `n` is exact.
     const LN2_HIGH: f32 = 0.693_145_75;
     const LN2_LOW: f32 = 1.428_606_8e-6;
-    // Beyond these the result is 0 or infinite anyway, and `n` would not fit two factors. NaN
-    // passes through the sum below.
+    // Beyond these limits the result is 0 or infinite in any case, and two factors could not represent
+    // `2^n`. NaN passes through the sum below.
     let clamped = max(min(x, 89.5), -104.5);
     let n = round_ties_even(clamped * core::f32::consts::LOG2_E);
     let r = fma(-n, LN2_LOW, fma(-n, LN2_HIGH, clamped));
     let half = trunc(n * 0.5);
-    // Two exact powers of two: 2^n alone may overflow or be subnormal while the result is neither.
+    // Two exact powers of two: `2^n` alone may overflow or be subnormal although the result does not.
     let y = exp2(r * core::f32::consts::LOG2_E) * exp2(half) * exp2(n - half);
     if x.is_nan() { x } else { y }
 }
 
-/// The halves where they are: each is an operand by itself, without a shift.
+/// Converts both halves in place: each half is an operand of its own, without a shift.
 #[inline(always)]
 pub(crate) fn f16x2_to_f32(word: u32) -> [f32; 2] {
     let (low, high): (f32, f32);

@@ -12,7 +12,7 @@ instructions! {
         "{{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [{0}]; }}";
     [] unsafe fn mbarrier_arrive_expect(reg32 address: u32, reg32 bytes: u32) =
         "{{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [{0}], {1}; }}";
-    /// Without `nomem`, so that reads of what was waited for stay behind it.
+    /// Without `nomem`, so that the compiler keeps reads of the awaited data behind the wait.
     [] unsafe fn try_wait(reg32 address: u32, reg32 parity: u32) -> complete: u32 =
         "{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}";
     [] unsafe fn copy_bytes(reg32 dst: u32, reg64 src: u64, reg32 bytes: u32, reg32 barrier: u32) =
@@ -84,7 +84,7 @@ instructions! {
     [] fn commit_stores() = "cp.async.bulk.commit_group;";
 }
 
-/// With memory clobbered: what the stores read may be written from here on.
+/// Clobbers memory, because the sources of the stores may be overwritten from here on.
 #[inline(always)]
 pub(crate) fn wait_stores_read<const LEFT: u32>() {
     // SAFETY: waits.

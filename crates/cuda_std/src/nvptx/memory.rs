@@ -5,14 +5,14 @@ use core::mem::transmute_copy;
 
 use crate::common::Element;
 
-/// A pointer, and a length that nobody reads in release code.
+/// A pointer and a length. Release code does not read the length.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GlobalView {
     ptr: *const u8,
     len: usize,
 }
 
-/// Words of a wide access.
+/// The 32-bit words of a wide access.
 type Words<const N: usize> = [u32; N];
 
 macro_rules! wide_loads {
@@ -70,8 +70,8 @@ impl GlobalView {
         self.ptr.cast::<T>().wrapping_add(i)
     }
 
-    /// The address of element `i` in the global window, as assembly wants it. ptxas knows the two
-    /// windows to be equal, so this costs nothing.
+    /// Returns the address of element `i` in the global window, as assembly needs it. ptxas knows that the
+    /// generic and the global window are equal, so the conversion costs nothing.
     #[inline(always)]
     pub(crate) fn address<T>(self, i: usize) -> u64 {
         let address: u64;
@@ -94,8 +94,8 @@ impl GlobalView {
 
     #[inline(always)]
     pub(crate) unsafe fn store<T: Element>(self, i: usize, value: T) {
-        // SAFETY: i < len, by the caller's promise, and the memory is writable, since the view was
-        // made mutable.
+        // SAFETY: i < len, by the caller's promise. The memory is writable, because the view was made
+        // mutable.
         unsafe { self.element::<T>(i).cast_mut().write(value) }
     }
 

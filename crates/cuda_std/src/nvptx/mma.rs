@@ -7,8 +7,8 @@ macro_rules! ldmatrix {
         #[inline(always)]
         pub(crate) unsafe fn $name(address: u32) -> [u32; [$($i),*].len()] {
             $(let $r: u32;)*
-            // SAFETY: the caller gives the address of 16 readable bytes. Volatile: see the rules
-            // above.
+            // SAFETY: the caller gives the address of 16 readable bytes. Volatile: see the rules at the
+            // head of `nvptx`.
             unsafe {
                 asm!($text, $(out(reg32) $r,)* in(reg32) address, options(readonly, nostack, preserves_flags));
             }
@@ -45,8 +45,7 @@ macro_rules! multiply {
         #[inline(always)]
         pub(crate) unsafe fn $name(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
             let [mut d0, mut d1, mut d2, mut d3] = d;
-            // SAFETY: arithmetic on the registers of a whole warp, which is here by the caller's
-            // promise.
+            // SAFETY: arithmetic on registers of a whole warp. The caller promises that all lanes are here.
             unsafe {
                 asm!(
                     concat!(

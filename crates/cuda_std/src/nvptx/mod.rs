@@ -1,16 +1,17 @@
-//! The device backend: each function is the instruction that the public documentation names.
+//! The device backend: each function is the instruction named in the public documentation.
 //!
 //! Three rules hold throughout.
-//! 1. What makes threads wait for each other is an LLVM intrinsic where there is one: those are
-//!    marked convergent, so the compiler neither duplicates them into branches nor sinks them.
-//!    Where there is none (`ldmatrix`, `mma`), the assembly is volatile, which rules out sinking.
-//! 2. Pure arithmetic is `pure, nomem`, so that equal instructions are shared and dead ones vanish.
-//! 3. Loads from global memory are plain Rust: LLVM sees that a kernel's pointer parameters are
-//!    global and writes `ld.global`, with offsets folded into the address. Shared memory has no
+//! 1. Instructions that make threads wait for each other are LLVM intrinsics where these exist. Such
+//!    intrinsics are marked convergent, so the compiler neither duplicates them into branches nor sinks
+//!    them. Without an intrinsic (`ldmatrix`, `mma`), the assembly is volatile, which rules out sinking.
+//! 2. Pure arithmetic is `pure, nomem`, so that equal instructions are shared and dead ones removed.
+//! 3. Loads from global memory are plain Rust. LLVM sees that a kernel's pointer parameters are global, and
+//!    emits `ld.global` with offsets folded into the address. Shared memory has no address space in Rust,
+//!    so its accesses are assembly.
 //!    address space in Rust, so its accesses are assembly.
 
-/// Functions that are assembly, each with its options beside `nostack` and `preserves_flags`, its arguments
-/// and their registers, and its result, which is the first operand.
+/// Functions that consist of assembly. Each has its options beside `nostack` and `preserves_flags`, its
+/// arguments with their register classes, and its result, which is the first operand.
 macro_rules! instructions {
     () => {};
     ($(#[$doc:meta])* [$($option:ident)*] unsafe fn $($rest:tt)*) => {
@@ -28,7 +29,7 @@ macro_rules! instructions {
         #[inline(always)]
         pub(crate) $($unsafe)? fn $name $(<$($generic)*>)? ($($argument: $ty),*) $(-> $result)? {
             $(let $out: $result;)?
-            // SAFETY: it is the instruction that the public documentation names, with its promise.
+            // SAFETY: it is the instruction named in the public documentation, with the same promise.
             unsafe {
                 asm!($($text,)+ $(out(reg32) $out,)? $(in($class) $argument,)* options($($option,)* nostack, preserves_flags));
             }
@@ -68,8 +69,8 @@ pub(crate) use thread::*;
 pub(crate) use warp::*;
 pub(crate) use wgmma::*;
 
-/// A panic stops the launch with a trap. Formatting is left out: it would cost every kernel code
-/// that nobody can read the output of.
+/// Stops the launch with a trap at a panic. The message is not formatted: formatting would add code to
+/// every kernel, and no one could read its output.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // SAFETY: ends the launch.

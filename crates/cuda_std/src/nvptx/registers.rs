@@ -1,4 +1,4 @@
-//! Register counts, and values that the compiler must not see through.
+//! Register counts, and values that are hidden from the compiler.
 
 use core::arch::asm;
 
@@ -21,7 +21,7 @@ pub(crate) fn decrease_registers<const N: u32>() {
 #[inline(always)]
 pub(crate) fn opaque_to_compiler(value: u32) -> u32 {
     let same;
-    // Not `pure`, or it could leave a loop.
+    // Not `pure`, because the compiler could hoist it out of a loop.
     // SAFETY: copies a register.
     unsafe {
         asm!("mov.b32 {same}, {value};", same = lateout(reg32) same, value = in(reg32) value, options(nomem, nostack, preserves_flags));
@@ -41,6 +41,6 @@ pub(crate) fn opaque_wide_product(a: u32, b: u32) -> u64 {
 }
 
 instructions! {
-    /// Says something to the assembler, and does nothing.
+    /// A directive for the assembler; it executes nothing.
     [nomem] fn not_unrolled() = ".pragma \"nounroll\";";
 }

@@ -5,17 +5,17 @@ use core::mem::transmute_copy;
 
 use crate::common::Element;
 
-// The dynamic part: one symbol for all kernels, whose size the launch gives.
+// Dynamic shared memory: one symbol for all kernels. The launch gives its size.
 global_asm!(".extern .shared .align 128 .b8 cuda_std_dynamic_shared[];");
 
-/// An address, and a length that nobody reads in release code.
+/// An address and a length. Release code does not read the length.
 #[derive(Debug, Clone, Copy)]
 pub struct SharedView {
     address: u32,
     len: u32,
 }
 
-/// What `shared_array!` makes a view from.
+/// The source of `shared_array!`'s views.
 #[derive(Debug)]
 pub enum SharedSymbol {}
 

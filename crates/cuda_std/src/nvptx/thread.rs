@@ -43,7 +43,7 @@ unsafe extern "C" {
     fn barrier_arrive_count(id: u32, threads: u32);
 }
 
-// SAFETY: they wait, or arrive, and touch no memory of their own.
+// SAFETY: the functions wait or arrive, and access no memory.
 backend_functions! {
     fn sync_threads() = unsafe { nvptx::_syncthreads() };
     fn sync_threads_count(predicate: bool) -> u32 = unsafe { barrier_count(0, predicate) };
@@ -54,11 +54,11 @@ backend_functions! {
 }
 
 instructions! {
-    // Without `nomem` the compiler keeps its own order too.
+    // Without `nomem`, so that the compiler does not reorder memory accesses across the fence either.
     [] fn block_fence() = "fence.acq_rel.cta;";
     [] fn device_fence() = "fence.acq_rel.gpu;";
     [] fn system_fence() = "fence.acq_rel.sys;";
     [] fn fence_async_proxy() = "fence.proxy.async.shared::cta;";
-    /// Without `nomem`, since a loop that sleeps waits for memory to change.
+    /// Without `nomem`, because a loop that sleeps waits for memory to change.
     [] fn nanosleep(reg32 nanos: u32) = "nanosleep.u32 {0};";
 }

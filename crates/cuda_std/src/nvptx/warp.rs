@@ -46,7 +46,7 @@ unsafe extern "C" {
 }
 
 instructions! {
-    /// Not `pure`: it differs from place to place.
+    /// Not `pure`, because the result depends on the place in the program.
     [nomem] fn activemask() -> mask: u32 = "activemask.b32 {0};";
     [nomem] unsafe fn match_all_sync_32(reg32 value: u32, reg32 mask: u32) -> all: u32 =
         "{{ .reg .pred p; match.all.sync.b32 {0}|p, {1}, {2}; }}";
@@ -54,8 +54,8 @@ instructions! {
         "{{ .reg .pred p; match.all.sync.b64 {0}|p, {1}, {2}; }}";
 }
 
-/// `shfl.sync`. Whether the source was inside the section follows from the arguments, so the
-/// instruction's predicate is not needed, and the computation vanishes where nobody asks.
+/// `shfl.sync`. The arguments determine whether the source is inside the section. The instruction's
+/// predicate is thus not needed, and the computation is removed if its result is unused.
 #[inline(always)]
 pub(crate) unsafe fn shuffle(
     mode: WarpShuffleMode,
@@ -89,8 +89,8 @@ backend_functions! {
     unsafe fn match_any_32(mask: u32, value: u32) -> u32 = match_any_sync_32(mask, value);
     unsafe fn match_any_64(mask: u32, value: u64) -> u32 = match_any_sync_64(mask, value);
 
-    /// All values agree exactly if everyone's set of agreeing lanes is the whole mask. The intrinsic for
-    /// `match.all` returns a pair, which foreign functions cannot in Rust.
+    /// All values are equal if and only if every lane's set of matching lanes is the whole mask. The
+    /// intrinsic for `match.all` returns a pair, which foreign functions in Rust cannot.
     unsafe fn match_all_32(mask: u32, value: u32) -> bool = match_all_sync_32(value, mask) == mask;
 
     /// See [`match_all_32`].

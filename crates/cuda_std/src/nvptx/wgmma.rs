@@ -1,9 +1,9 @@
-//! Chains of warpgroup multiplications.
+//! Chains of `wgmma` instructions.
 
 use core::arch::asm;
 
-/// The accumulators of a thread as an instruction lists them, the operands from 0 on: all, or those of every
-/// second octet of columns.
+/// The accumulators of a thread as an instruction lists them, from operand 0 on: all of them, or those of
+/// alternating groups of eight columns.
 macro_rules! accumulators {
     (all 16) => {
         "{0},{1},{2},{3},{4},{5},{6},{7},{8},{9},{10},{11},{12},{13},{14},{15}"
@@ -57,7 +57,7 @@ macro_rules! accumulators {
     };
 }
 
-/// Calls a macro with what it is given, and with the indices of so many accumulators.
+/// Calls a macro with the given arguments, and with the indices of that many accumulators.
 macro_rules! with_indices {
     (16, $macro:ident $arguments:tt) => {
         $macro! { $arguments 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 }
@@ -81,7 +81,7 @@ macro_rules! with_indices {
     };
 }
 
-/// The text of a step: A is in four registers, or a descriptor like B.
+/// The text of an MMA step. A is in four registers, or is given by a descriptor like B.
 macro_rules! step {
     ($ty:literal, $shape:literal, $which:ident $sums:tt, $w:ident $x:ident $y:ident $z:ident, $b:ident, $adds:literal) => {
         concat!(
@@ -98,9 +98,10 @@ macro_rules! step {
     };
 }
 
-/// Fence, steps, commit, and where `$wait` says so the wait: one block, since between issue and wait the
-/// accumulators belong to the tensor cores and the compiler must not touch them. A step names its index, the
-/// operands of A, and that of B. The first step's predicate says whether it adds.
+/// Fence, steps, commit, and the wait if `$wait` is given. They form one assembly block, because between
+/// issue and wait the accumulators belong to the tensor cores and the compiler must not touch them. A step
+/// has an index, operands of A and an operand of B. The first step's predicate tells whether it adds to the
+/// accumulator.
 macro_rules! chain {
     ((registers out $name:ident, $sums:tt $n:tt, $rest:tt) $($i:literal)*) => {
         #[inline(always)]
@@ -133,9 +134,9 @@ macro_rules! chain {
         )
         $($i:literal)*
     ) => {
-        // SAFETY: a whole warpgroup is here and A and B are readable, by the caller's promise, who also
-        // leaves the result alone until the wait. Volatile and with memory clobbered: it reads what others
-        // stored.
+        // SAFETY: the caller promises that the whole warpgroup is here, that A and B are readable, and that
+        // nobody accesses the result before the wait. Volatile and with memory clobbered, because the block
+        // reads the stores of other threads.
         unsafe {
             asm!(
                 "{{",
@@ -163,7 +164,7 @@ macro_rules! chain {
     };
 }
 
-/// The steps of a chain: so many, with A in registers or in shared memory.
+/// The steps of a chain: their number, and A in registers or in shared memory.
 macro_rules! with_steps {
     (registers 3, $how:tt $name:ident $sums:tt, ($($arguments:tt)*)) => {
         with_indices! { $sums, chain (registers $how $name, $sums 3, ($($arguments)*;
@@ -211,7 +212,7 @@ macro_rules! with_steps {
     };
 }
 
-/// Chains that start from zero, or add to the sums.
+/// Chains that start from zero or add to the accumulator.
 macro_rules! chains {
     ($($how:ident $name:ident, $ty:literal, $shape:literal, $sums:tt, $a:ident $n:tt, $wait:literal;)*) => {$(
         chains! { @$how $a $n, $sums, $name, $ty, $shape, $wait }
@@ -246,8 +247,8 @@ chains! {
     add add_shared_f16_8, "f16", "m64n256k16", 128, shared 8, "\nwgmma.wait_group.sync.aligned 0;";
 }
 
-/// Chains of three steps that add to the sums, each step in two instructions for the octets of columns in
-/// turn.
+/// Chains of three steps that add to the accumulator. Each step has two instructions, for alternating
+/// groups of eight columns.
 macro_rules! interleaved {
     (($name:ident, $ty:literal, $shape:literal, $sums:tt) $($i:literal)*) => {
         #[inline(always)]
@@ -283,7 +284,7 @@ with_indices! { 64, interleaved (add_interleaved_n128_bf16_3, "bf16", "m64n64k16
 with_indices! { 128, interleaved (add_interleaved_n256_f16_3, "f16", "m64n128k16", 128) }
 with_indices! { 128, interleaved (add_interleaved_n256_bf16_3, "bf16", "m64n128k16", 128) }
 
-/// Which chain a wait is for, which only the emulator knows.
+/// The identity of a chain. Only the emulator needs it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChainNumber;
 
@@ -327,7 +328,8 @@ with_indices! { 128, wait (wait_chain_128, 128, accumulators!(all 128)) }
 /// Waits until at most `LEFT` chains are in flight.
 #[inline(always)]
 pub(crate) unsafe fn wait_older_chains<const LEFT: u32>() {
-    // SAFETY: waits. With memory clobbered: what older chains read may be written from here on.
+    // SAFETY: waits. Memory is clobbered, because the operands of older chains may be overwritten from here
+    // on.
     unsafe {
         asm!("wgmma.wait_group.sync.aligned {left};", left = const LEFT, options(nostack));
     }

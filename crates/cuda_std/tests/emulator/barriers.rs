@@ -1,4 +1,4 @@
-//! Barriers that do not open, and warp operations that do not complete.
+//! Barriers that never complete, and warp operations that do not complete.
 
 use crate::support::{download, faults, run_clean, run_faulty, shape};
 use cuda_std::emulator::Device;
@@ -14,7 +14,7 @@ enum Bug {
     TwoCalls,
 }
 
-/// A barrier, with one of the ways not to reach it together.
+/// A barrier, with one of the mistakes that keep threads from meeting at it.
 #[kernel]
 unsafe fn meet(bug: Bug) {
     let t = thread::thread_idx_x();
@@ -85,7 +85,7 @@ fn barriers_reduce_predicates_for_everyone() {
     assert_eq!(download::<u32>(&y), [64, 0, 1, 1].repeat(96));
 }
 
-/// Named barriers as the arguments say: each warp syncs with `id`, `threads` of its own.
+/// Named barriers: each warp syncs at barrier `id`, with `first` or `second` as its number of threads.
 #[kernel]
 unsafe fn named(id: u32, first: u32, second: u32) {
     barrier::sync(
@@ -115,7 +115,7 @@ fn named_barriers_refuse_wrong_numbers_and_disagreement() {
     }
 }
 
-/// Halves of two warps make up the number, which the device counts in whole warps.
+/// Halves of two warps add up to the barrier's number of threads, but the device counts whole warps.
 #[kernel]
 unsafe fn half_warps() {
     if thread::thread_idx_x() % 32 < 16 {
@@ -124,7 +124,7 @@ unsafe fn half_warps() {
     thread::sync_threads();
 }
 
-/// Everyone waits for the other half.
+/// Each of two warps waits for the other at a different barrier.
 #[kernel]
 unsafe fn crossed() {
     let warp = thread::thread_idx_x() / 32;
@@ -142,13 +142,13 @@ fn named_barriers_that_never_open_are_deadlocks_that_name_who_waits() {
     }
 }
 
-/// A full-warp operation that some lanes miss.
+/// Operations of a full warp that some lanes miss.
 #[kernel]
 unsafe fn lanes(bug: u32) {
     unsafe {
         let t = thread::thread_idx_x();
         match bug {
-            // The caller's lane is not in its mask.
+            // The calling lane is not in its own mask.
             1 => warp::sync_warp(0xffff),
             // A lane of the mask exits.
             2 if t == 9 => {}
@@ -169,7 +169,7 @@ unsafe fn lanes(bug: u32) {
             6 if t < 16 => {
                 warp::warp_shuffle_idx(0xffff, t, 20, 32);
             }
-            // A width that is no power of two.
+            // A width that is not a power of two.
             7 => {
                 warp::warp_shuffle_idx(u32::MAX, t, 0, 24);
             }
@@ -189,7 +189,7 @@ fn warp_operations_with_missing_or_disagreeing_lanes_are_reported() {
         fault(2) => "lane 9 has exited";
         fault(5) => "waits for sync_threads";
         fault(7) => Argument;
-        // Lanes that a small block lacks are missing.
+        // Lanes that do not exist in a small block are missing.
         run_faulty::<lanes>(&Device::new(), &shape(1, 48), (0,)) => "does not exist";
     }
 }

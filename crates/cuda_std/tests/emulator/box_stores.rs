@@ -17,27 +17,27 @@ shared_array! {
     static STORED: [u32; 2 * WORDS as usize];
 }
 
-/// What the kernel does wrong.
+/// The kernel's mistake.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u32)]
 enum Bug {
     None,
-    /// The box starts on 16 bytes.
+    /// The box starts at a multiple of 16 bytes only.
     Source,
-    /// No fence shows it to the asynchronous proxy.
+    /// No fence makes the box visible to the asynchronous proxy.
     Fence,
-    /// It is written again before it was read.
+    /// The box is overwritten before the store has read it.
     Overwrite,
-    /// Another thread writes it again, though only the first has waited.
+    /// Another thread overwrites the box, although only the first thread has waited.
     Race,
-    /// The thread ends before it was read.
+    /// The thread ends before the store has read the box.
     Wait,
-    /// The store is in no group.
+    /// The store is not committed to a group.
     Commit,
 }
 
-/// Writes 1, 2, 3, .. as words, line by line and swizzled, to the box at these coordinates, and the box of
-/// the next lines behind it.
+/// Writes the words 1, 2, 3, .., line by line and swizzled, to the box at these coordinates, and then to
+/// the box behind its last line.
 #[kernel(instances(N: [1]), max_threads = 32, min_blocks = 1)]
 unsafe fn store<const N: u32>(map: &TensorMap, at: [i32; AXES], is_swizzled: u32, bug: Bug) {
     unsafe {

@@ -7,7 +7,7 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::prelude::*;
 use cuda_std::tensor_map::{AXES, Boxes, MapMode, TensorMap, copy_box};
 
-/// Words of the target, of which a box has less.
+/// Words of the destination, which is larger than any box.
 const WORDS: usize = 1024;
 
 shared_array! {
@@ -15,20 +15,21 @@ shared_array! {
     static BOX_BARRIER: [u64; 1];
 }
 
-/// What the kernel does wrong.
+/// The kernel's mistake.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u32)]
 enum Bug {
     None,
-    /// The target starts on 16 bytes.
+    /// The destination starts at a multiple of 16 bytes only.
     Target,
-    /// It is read before it is there.
+    /// The box is read before the copy has completed.
     Wait,
     /// Fewer bytes are announced.
     Bytes,
 }
 
-/// Copies a box to shared memory, and the words of that to `y`, as they lie, and behind them where it starts.
+/// Copies a box to shared memory, then its words to `y` in memory order, and its start address to `y`'s
+/// last word.
 #[kernel(instances(N: [1]), max_threads = 32, min_blocks = 1)]
 unsafe fn bring<const N: u32>(map: &TensorMap, y: *mut u32, at: [i32; AXES], words: u32, bug: Bug) {
     unsafe {
@@ -56,8 +57,8 @@ unsafe fn bring<const N: u32>(map: &TensorMap, y: *mut u32, at: [i32; AXES], wor
     }
 }
 
-/// A tensor of eight channels more than a line has, 5 columns, 3 slices, 4 rows and 2 samples, with gaps, of
-/// which there is the first sample.
+/// A tensor with eight channels more than a line, 5 columns, 3 slices, 4 rows and 2 samples, with gaps
+/// between them. Only the first sample has memory.
 struct Tensor {
     values: Vec<u16>,
     boxes: Boxes,
@@ -88,7 +89,7 @@ impl Tensor {
         buffer
     }
 
-    /// The element at these indices, or 0.
+    /// Returns the element at these indices, or 0 outside of the tensor.
     fn at(&self, indices: [i64; AXES]) -> u16 {
         let Boxes {
             extents, strides, ..
@@ -111,7 +112,7 @@ fn boxes_are_dense_and_zero_outside_of_the_tensor() {
         .flat_map(|line| [(line, 0), (line, 1)])
     {
         let mut tensor = Tensor::new(line, is_swizzled);
-        // One sample behind the other.
+        // The second sample follows the first.
         let sample = tensor.values.len();
         tensor.values.extend((0..sample).map(|i| 7 + 3 * i as u16));
         let x = tensor.upload(&device);
@@ -177,11 +178,11 @@ fn what_a_copy_does_wrong_is_reported() {
     faults! {
         fault(map, [0; 5], Bug::Target) => Argument, "no multiple of 128";
         fault(map, [0; 5], Bug::Wait) => InFlight;
-        // The second sample is not there.
+        // The second sample has no memory.
         fault(map, [0, 0, 0, 0, 1], Bug::None) => OutsideAllocation;
         fault(TensorMap::NONE, [0; 5], Bug::None) => "extent 0 is 0";
     }
-    // Bytes that nobody announced keep the phase from its end, or come to the next one.
+    // Unannounced bytes keep the phase from completing, or arrive in the next phase.
     fault(map, [0; 5], Bug::Bytes);
 }
 

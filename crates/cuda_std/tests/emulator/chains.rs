@@ -19,7 +19,7 @@ shared_array! {
     static TILES: [u32; STEPS * STEP_WORDS as usize];
 }
 
-/// What may be wrong in a kernel of a chain.
+/// The mistake in a kernel with a chain.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u32)]
 pub(crate) enum Bug {
@@ -29,30 +29,30 @@ pub(crate) enum Bug {
     Disagree,
     Outside,
     HalfComes,
-    /// What is multiplied is overwritten by a thread that has not waited for all its readers.
+    /// A thread overwrites the operands although it has not waited for all readers.
     Overwrites,
-    /// What is multiplied is overwritten after a barrier that its readers come to before they wait for the
+    /// The operands are overwritten after a barrier at which the readers arrive before they wait for the
     /// chain.
     TellsEarly,
-    /// What is multiplied is shown to the tensor cores after the barrier that tells of it.
+    /// The operands are made visible to the tensor cores only after the barrier that signals them.
     FencesLate,
     /// The wait leaves its own chain in flight.
     WeakWait,
-    /// Nobody waits for the chain, or one warp does not.
+    /// No warp waits for the chain, or one warp does not.
     NeverWaits,
     OneWarpNeverWaits,
     /// One warp does not wait for the first of two chains.
     OneWarpWaitsOnce,
 }
 
-/// Where the two values `k, k + 1` of a column lie.
+/// Returns the word of a column with the two values `k, k + 1`.
 fn word_of(column: u32, k: u32) -> u32 {
     let (step, half, pair) = (k / 16, k / 8 % 2, k % 8 / 2);
     step * STEP_WORDS + half * HALF_WORDS + column * 4 + pair
 }
 
-/// `C = A * B` for a 64 x 80 A and an 80 x 64 B by the first warpgroup; the second one writes B,
-/// column by column, and spoils it when it is told that B is read.
+/// `C = A * B` for a 64 x 80 A and an 80 x 64 B, by the first warpgroup. The second one writes B, column by
+/// column, and overwrites it when the first signals that it has read B.
 #[kernel(max_threads = 256)]
 unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
     const FULL: u32 = 1;
@@ -125,7 +125,8 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
         };
         match bug {
             Bug::TellsEarly => {}
-            // The columns are overwritten after a barrier that only this warp of the readers has come to.
+            // The columns are overwritten after a barrier at which only this warp of the readers has
+            // arrived.
             Bug::Overwrites if warp == 1 => barrier::arrive(READ, 160),
             Bug::Overwrites => {}
             _ => barrier::arrive(READ, 256),
@@ -141,7 +142,7 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
     }
 }
 
-/// Pairs of values as words of f16.
+/// Packs pairs of values as words of f16.
 fn words(values: &[f32]) -> Vec<u32> {
     let pairs = values.chunks_exact(2);
     pairs.map(|pair| pack_f16x2(pair[0], pair[1])).collect()
@@ -161,7 +162,7 @@ fn a_chain_multiplies_registers_by_shared_memory() {
     product.assert_eq("registers", &c, 1.0, 0.0);
 }
 
-/// Wants every bug of a kernel that multiplies `a` by `b` to be reported for what it is.
+/// Checks that every mistake of a kernel that multiplies `a` by `b` is reported with the right fault.
 pub(crate) fn bugs_are_reported<T: Element, K>(launch: &Launch, a: &[T], b: &[T], products: usize)
 where
     K: Kernel<Args = (*const T, *const T, *mut f32, Bug)>,

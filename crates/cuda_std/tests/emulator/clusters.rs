@@ -12,8 +12,7 @@ shared_array! {
 /// Threads of a block.
 const THREADS: u32 = 32;
 
-/// Each block of four writes its numbers to all of them, 8 to each, and then every block writes
-/// what it got.
+/// Each of four blocks sends 8 of its numbers to each block, and then writes the received numbers to `y`.
 #[kernel(max_threads = 32, cluster_blocks = 4)]
 unsafe fn transpose(y: *mut u32, barrier: bool) {
     unsafe {
@@ -60,7 +59,7 @@ fn transposing_needs_the_barrier_and_whole_clusters_of_the_kernels_size() {
     }
 }
 
-/// Two blocks add up each other's numbers by remote loads.
+/// Two blocks add up each other's numbers with remote loads.
 #[kernel(max_threads = 32, cluster_blocks = 2)]
 unsafe fn peek(y: *mut u32, before: bool, after: bool) {
     unsafe {
@@ -138,7 +137,7 @@ fn writes_of_two_blocks_to_one_word_race_unless_ordered() {
     faults! { run_racy::<collide>(&device, &shape(2, THREADS), (false,)) => "NUMBERS"; }
 }
 
-/// The barrier of the cluster in two halves.
+/// The cluster's barrier with separate arrival and wait.
 #[kernel(max_threads = 32, cluster_blocks = 2)]
 unsafe fn halves(how: u32) {
     unsafe {
@@ -168,14 +167,14 @@ unsafe fn halves(how: u32) {
                 cluster::arrive();
                 cluster::arrive();
             }
-            // Half of a block waits for something else.
+            // Half of a block waits at another barrier.
             4 => {
                 if rank == 1 && t < 16 {
                     thread::sync_threads();
                 }
                 cluster::sync();
             }
-            // Who has ended is not waited for.
+            // The barrier does not wait for a thread that has ended.
             5 => {
                 if rank == 1 && t == 0 {
                     return;
@@ -206,7 +205,7 @@ fn the_clusters_barrier_has_rules() {
     }
 }
 
-/// Shared memory that a launch gives belongs to each block, and so do block barriers.
+/// Dynamic shared memory and block barriers are separate for each block.
 #[kernel(max_threads = 40, cluster_blocks = 2)]
 unsafe fn own_memory(x: *const u32, y: *mut u32, barrier: bool) {
     unsafe {

@@ -11,8 +11,9 @@ shared_array! {
     static RING: [f32; 256];
 }
 
-/// A ring of two buffers: while one is summed, the other is filled. `waits` says how many groups
-/// may stay in flight at each wait, `barrier` whether other threads' copies are waited for.
+/// A pipeline of two stages: one is filled while the other is summed. With `lax`, a wait leaves two groups
+/// in flight instead of one. `barrier` tells whether a barrier behind the wait covers the copies of other
+/// threads.
 #[kernel]
 unsafe fn pipeline(x: *const f32, y: *mut f32, lax: bool, barrier: bool) {
     const STEPS: usize = 5;
@@ -69,11 +70,11 @@ fn a_pipelined_ring_needs_its_waits_and_barriers() {
         panic!("{early}")
     };
     assert!(earlier.location.unwrap().file().ends_with("copies.rs"));
-    // Whether the other thread has waited, or is still to start, depends on the order.
+    // The order decides whether the other thread has waited or has yet to start the copy.
     faults! { fault(false, false) => InFlight | Race | Uninitialized; }
 }
 
-/// One thread, one copy, and a mistake.
+/// One thread, one copy, and one mistake.
 #[kernel]
 unsafe fn copy_once(x: *mut f32, y: *mut f32, mistake: u32) {
     unsafe {
@@ -118,7 +119,7 @@ fn misused_copies_are_reported() {
     }
 }
 
-/// Zero filling: whole, part, nothing, and nothing from nowhere.
+/// Zero filling: copies of all bytes, of a part, and of none, also with a source index outside of the view.
 #[kernel]
 unsafe fn fill(x: *const f32, y: *mut f32) {
     unsafe {

@@ -1,5 +1,4 @@
-//! Kernels that never end, panic, or crash; launches that no device accepts; several devices and
-//! threads.
+//! Kernels that never end, panic, or crash; launches that no device accepts; several devices and threads.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -8,7 +7,7 @@ use crate::support::{download, faults, run_clean, run_faulty, shape, upload};
 use cuda_std::emulator::{Device, Launch};
 use cuda_std::prelude::*;
 
-/// Waits for a flag that nobody sets.
+/// Waits for a flag that no thread sets.
 #[kernel]
 unsafe fn spin(flag: *mut u32) {
     unsafe { while GlobalMut::new(flag, 1).atomic_load(0) == 0 {} }
@@ -31,7 +30,7 @@ fn a_loop_that_calls_meets_the_step_limit() {
 
 static STAYS_ZERO: AtomicU32 = AtomicU32::new(0);
 
-/// Loops without a call.
+/// Loops without a call of `cuda_std`.
 #[kernel]
 unsafe fn hang() {
     while STAYS_ZERO.load(Ordering::Relaxed) == 0 {
@@ -56,7 +55,7 @@ fn a_loop_that_never_calls_is_interrupted_and_the_device_works_on() {
     }
 }
 
-/// Ways to fail that Rust or the processor notices.
+/// Failures that Rust or the processor detects.
 #[kernel]
 unsafe fn crash(how: u32) {
     let t = thread::thread_idx_x();
@@ -75,7 +74,7 @@ unsafe fn crash(how: u32) {
         2 => {
             std::hint::black_box(recurse(u64::from(t), true));
         }
-        // SAFETY: none; that is the point.
+        // SAFETY: none; the test needs an invalid access.
         3 => unsafe {
             std::ptr::without_provenance_mut::<u32>(std::hint::black_box(16)).write_volatile(1)
         },
@@ -185,7 +184,7 @@ fn static_and_dynamic_shared_memory_count_together() {
     faults! { run_faulty::<both_arrays>(&device, &launch, ()) => SharedMemory; }
 }
 
-/// Writes each thread's place in the launch.
+/// Writes each thread's indices in the launch.
 #[kernel]
 unsafe fn places(y: *mut u32) {
     unsafe {
@@ -217,7 +216,7 @@ fn indices_cover_the_launch_in_three_dimensions() {
     assert_eq!(y[4 * 12..4 * 13], [2, 0, 1, 1]);
 }
 
-/// Notes the order in which threads run.
+/// Records the order in which threads run.
 #[kernel]
 unsafe fn order(next: *mut u32, y: *mut u32) {
     unsafe {

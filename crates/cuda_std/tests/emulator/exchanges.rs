@@ -1,4 +1,4 @@
-//! What blocks of a cluster send each other: asynchronous stores and remote arrivals.
+//! Data that blocks of a cluster send each other: asynchronous stores and remote arrivals.
 
 use crate::support::{download, faults, run_clean, run_faulty, shape};
 use cuda_std::emulator::Device;
@@ -23,17 +23,17 @@ enum Bug {
     NoWait,
     /// The receiver waits with the scope of its block.
     NarrowWait,
-    /// The receiver expects too little.
+    /// The receiver expects too few bytes.
     FewBytes,
-    /// The receiver expects too much.
+    /// The receiver expects too many bytes.
     ManyBytes,
-    /// Barriers are not known to the other block.
+    /// The barriers are not visible to the other block.
     NoSync,
     /// One barrier serves all rounds.
     OneBarrier,
     /// One mailbox serves all rounds.
     OneMailbox,
-    /// What the last round sends is not waited for.
+    /// The receiver does not wait for the last round's data.
     EndsEarly,
 }
 
@@ -113,7 +113,7 @@ fn mistakes_around_asynchronous_stores_are_reported() {
     faults! {
         fault(Bug::NoWait) => Race | InFlight | Uninitialized;
         fault(Bug::NarrowWait) => Race;
-        // The last bytes come to the phase after the one that they are meant for.
+        // The last bytes arrive in the phase after the intended one.
         fault(Bug::FewBytes) => Barrier | Deadlock | InFlight;
         fault(Bug::ManyBytes) => Deadlock;
         fault(Bug::NoSync) => BlockNotBegun;
@@ -123,7 +123,7 @@ fn mistakes_around_asynchronous_stores_are_reported() {
     }
 }
 
-/// Block 1 fills a buffer of block 0 twice; block 0 says by a remote arrival when it may.
+/// Block 1 fills a buffer of block 0 twice. A remote arrival of block 0 signals that the buffer is free.
 #[kernel(max_threads = 32, cluster_blocks = 2)]
 unsafe fn hand_over(y: *mut u32, told: bool) {
     unsafe {
@@ -166,7 +166,7 @@ fn remote_arrivals_hand_a_buffer_over_and_back() {
     run_clean::<hand_over>(&device, &shape(2, THREADS), (y.ptr(), true));
     let expected: Vec<u32> = (0..32).map(|t| 10 + 2 * (31 - t)).collect();
     assert_eq!(download::<u32>(&y), expected);
-    // Writing again without being told: a race, or a phase that is over before it is waited for.
+    // Writing without the signal is a race, or the phase is over before a thread waits for it.
     faults! {
         run_faulty::<hand_over>(&device, &shape(2, THREADS), (y.ptr(), false))
             => Race | Barrier | Deadlock;

@@ -1,4 +1,4 @@
-//! Generic kernels: instances are picked by their labels, and launched like any other kernel.
+//! Generic kernels: their labels select instances, which are launched like any other kernel.
 
 use cuda_std::emulator::{Device, Launch};
 use cuda_std::global::GlobalMut;
@@ -6,7 +6,7 @@ use cuda_std::{Label, Storage, f16, kernel, thread};
 
 use super::support::{download, faults, run_clean, shape};
 
-/// What an instance multiplies the thread's number by.
+/// The factor by which an instance multiplies the thread's number.
 trait Factor {
     const FACTOR: u32;
 }
@@ -23,7 +23,7 @@ macro_rules! factors {
 
 factors! { Once: 1; Thrice: 3; }
 
-/// The smallest width has a list of its own, and less to choose from.
+/// The smallest width has a list of its own with fewer values.
 #[kernel(
     instances(W: [1], T: [f32], F: [once: Once]),
     #[cfg(not(target_arch = "nvptx64"))]

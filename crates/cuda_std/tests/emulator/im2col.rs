@@ -1,4 +1,4 @@
-//! Copies of windows' elements, by tensor maps in im2col mode.
+//! Copies of windows' pixels with tensor maps in im2col mode.
 
 use crate::support::{faults, run_clean, run_faulty, shape};
 use cuda_std::async_proxy;
@@ -9,7 +9,7 @@ use cuda_std::tensor_map::{
     AXES, Boxes, Im2col, MapMode, SPATIAL_AXES, TensorMap, copy_box, copy_im2col,
 };
 
-/// Words of the target, of which a copy has less.
+/// Words of the destination, which is larger than any copy.
 const WORDS: usize = 1024;
 
 shared_array! {
@@ -17,7 +17,7 @@ shared_array! {
     static IM2COL_BARRIER: [u64; 1];
 }
 
-/// Copies an element of some windows to shared memory, or a box, and the words of that to `y`.
+/// Copies one pixel of each of several windows, or a box, to shared memory, and then the words to `y`.
 #[kernel(instances(N: [1]), max_threads = 32, min_blocks = 1)]
 unsafe fn gather<const N: u32>(
     map: &TensorMap,
@@ -51,10 +51,10 @@ unsafe fn gather<const N: u32>(
     }
 }
 
-/// Sixteen channels, 7 columns, 5 rows, 3 slices and 2 samples, dense.
+/// 16 channels, 7 columns, 5 rows, 3 slices and 2 samples, dense.
 const EXTENTS: [u32; AXES] = [16, 7, 5, 3, 2];
 
-/// Windows of 3 by 2 by 1 elements with padding, and steps of 2, 1 and 2.
+/// Windows of 3 x 2 x 1 pixels with padding, and steps of 2, 1 and 2.
 fn windows() -> Im2col {
     let [c, w, h, d, _] = EXTENTS.map(u64::from);
     Im2col {
@@ -79,7 +79,7 @@ fn upload(device: &Device) -> Buffer {
     buffer
 }
 
-/// The value at these indices, or 0.
+/// Returns the value at these indices, or 0 outside of the tensor.
 fn value(indices: [i64; AXES]) -> u16 {
     let inside = indices.iter().zip(EXTENTS);
     if !inside
@@ -99,7 +99,7 @@ fn windows_follow_one_another_along_all_axes() {
     let device = Device::new();
     let x = upload(&device);
     let windows = windows();
-    // All windows, one after the other.
+    // All windows in order.
     let mut all = Vec::new();
     for n in 0..i64::from(EXTENTS[4]) {
         for d in [0, 2] {
@@ -112,7 +112,7 @@ fn windows_follow_one_another_along_all_axes() {
         (0, [0, 0, 0], 0),
         (3, [2, 1, 0], 0),
         (17, [1, 0, 1], 8),
-        // The last ones, and behind them nothing.
+        // The last windows, and none behind them.
         (all.len() - 5, [0, 1, 0], -8),
     ] {
         let y = device.alloc(4 * WORDS).unwrap();

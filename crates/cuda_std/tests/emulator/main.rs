@@ -1,5 +1,5 @@
-//! The emulator's detectors: for each, kernels with a planted bug that must be caught, and clean
-//! ones on which it must stay silent; each in natural and in shuffled orders.
+//! Tests of the emulator's detectors. For each there are kernels with a planted bug that must be caught,
+//! and correct ones that must pass; each runs in natural and in shuffled orders.
 
 #![expect(
     clippy::undocumented_unsafe_blocks,

@@ -21,7 +21,7 @@ enum Bug {
     NoWait,
     /// The producer does not wait until a stage is free.
     NoEmptyWait,
-    /// The barriers are used before they are known to be initialised.
+    /// The barriers are used before their initialisation is visible.
     NoBarrierAfterInit,
     /// Fewer bytes are announced than copied.
     WrongBytes,
@@ -57,7 +57,7 @@ unsafe fn stream(x: *const f32, y: *mut f32, bug: Bug) {
             for step in 0..STEPS {
                 let (stage, round) = (step % 2, step / 2);
                 if bug != Bug::NoEmptyWait {
-                    // Parity 1 of a new barrier: both stages are free at first.
+                    // Parity 1 of a new barrier: both stages are empty at first.
                     empty(stage).wait((round & 1) ^ 1);
                 }
                 let announced = if bug == Bug::WrongBytes && step == 3 {
@@ -116,7 +116,7 @@ fn mistakes_around_transaction_barriers_are_reported() {
         fault(Bug::WrongBytes) => Deadlock | Barrier;
         fault(Bug::NoBarrierAfterInit) => Race | Uninitialized | Barrier;
     }
-    // Somebody runs ahead: a race, or a wait for a phase that is past.
+    // A thread that runs ahead causes a race, or a wait for a phase that is over.
     for bug in [Bug::NoEmptyWait, Bug::WrongParity] {
         let fault = fault(bug);
         assert!(
@@ -173,7 +173,7 @@ fn wrong_arguments_are_refused() {
     }
 }
 
-/// Columns that a bulk copy brought, multiplied without any proxy fence: both are asynchronous.
+/// Multiplies columns that a bulk copy wrote, without a proxy fence: both operations are asynchronous.
 #[kernel(max_threads = 128)]
 unsafe fn copy_and_multiply(x: *const u32, y: *mut f32) {
     unsafe {

@@ -45,11 +45,11 @@ fn accesses_outside_of_views_and_allocations_are_reported() {
         fault(short.ptr(), 0) => OutsideAllocation(start: 3996, end: 4000);
         fault(std::ptr::null(), 0) => OutsideAllocation;
         fault(freed, 0) => OutsideAllocation;
-        // What the host never wrote.
+        // Bytes that the host never wrote.
         fault(never_written.ptr(), 0) => Uninitialized(offset: 3998);
     }
     assert_eq!(off_by_one.thread.unwrap().thread, [1000 % 256, 0, 0]);
-    // Unused, a null pointer does no harm: bias pointers and the like may be null.
+    // An unused null pointer is valid: bias pointers, for example, may be null.
     run_clean::<increment>(&device, &shape(1, 32), (std::ptr::null(), y.ptr(), 0, 0));
     // An output with a hole is reported to the host that reads it.
     let (holed, mut bytes) = (device.alloc(4000).unwrap(), [0; 4000]);
@@ -79,13 +79,13 @@ fn vectors_move_when_aligned_and_are_refused_when_not() {
     faults! {
         run_faulty::<copy_vectors>(&device, &shape(1, 8), (x.ptr(), y.ptr(), 1)) => Misaligned(bytes: 16);
         run_faulty::<copy_vectors>(&device, &shape(1, 1), (x.ptr(), y.ptr(), 62)) => OutOfBounds;
-        // A scalar off its alignment.
+        // A misaligned scalar.
         run_faulty::<misaligned_scalar>(&device, &shape(1, 1), (bytes.ptr(), y.ptr()))
             => Misaligned(offset: 2, bytes: 4);
     }
 }
 
-/// Casts an f16 pointer that is odd in bytes.
+/// Casts an f16 pointer with an odd address.
 #[kernel]
 unsafe fn misaligned_scalar(x: *const u8, y: *mut f32) {
     unsafe {
@@ -135,7 +135,7 @@ fn shared_memory_is_uninitialised_at_first_and_again_in_each_block() {
     assert_eq!(fault.thread.unwrap().thread, [56, 0, 0]);
 }
 
-/// Writes where `index` says in a view of `len` elements of the dynamic shared memory.
+/// Writes element `index` of a view of `len` elements of the dynamic shared memory.
 #[kernel]
 unsafe fn write_dynamic(offset: u32, len: u32, index: u32) {
     unsafe { shared::dynamic::<f32>(offset, len).store(index, 1.0) }
@@ -158,7 +158,7 @@ fn dynamic_shared_memory_has_the_size_that_the_launch_gives() {
     }
 }
 
-/// Neighbouring halves of one word, each by its own thread.
+/// Neighbouring halves of one word, each accessed by its own thread.
 #[kernel]
 unsafe fn halves(y: *mut f16) {
     unsafe {

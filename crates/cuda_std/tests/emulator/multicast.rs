@@ -9,7 +9,7 @@ use cuda_std::{async_proxy, cluster};
 const BLOCKS: u32 = 2;
 const ROUNDS: u32 = 5;
 const STAGES: u32 = 2;
-/// Words of a stage, of which each block multicasts its part to all blocks.
+/// Words of a stage. Each block multicasts its part to all blocks.
 const WORDS: u32 = 64;
 const PART: u32 = WORDS / BLOCKS;
 /// Threads of the consumer warp; the thread behind them is the producer.
@@ -36,12 +36,12 @@ enum Bug {
     NothingExpected,
     /// Block 1 ends before the last round.
     EndsEarly,
-    /// Only the copy's own block gets it.
+    /// Only the copy's own block gets the data.
     OwnBlockAlone,
-    /// The mask names a block that the cluster has not, or none.
+    /// The mask names a block outside of the cluster, or no block.
     ThirdBlock,
     NoBlock,
-    /// The target is no multiple of 16.
+    /// The destination is not a multiple of 16.
     OddTarget,
     /// The second barrier of a stage was never initialised.
     NoInit,

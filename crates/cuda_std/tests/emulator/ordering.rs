@@ -1,4 +1,4 @@
-//! What fences and atomics order, and what they do not.
+//! The ordering effects of fences and atomics, and their limits.
 
 use crate::support::{download, faults, run_clean, run_racy, shape, upload};
 use cuda_std::emulator::{Device, Launch};
@@ -61,7 +61,8 @@ fn the_last_block_may_read_the_others_results_behind_fences_on_both_sides() {
     }
 }
 
-/// One thread publishes a value under a flag, others spin on it; blocks or threads.
+/// One thread publishes a value under a flag, and other threads, or threads of other blocks, spin on the
+/// flag.
 #[kernel]
 unsafe fn flag(x: *mut f32, flag: *mut u32, y: *mut f32, fenced: bool) {
     unsafe {

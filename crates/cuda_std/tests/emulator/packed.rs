@@ -1,4 +1,5 @@
-//! Two 16-bit floats in a word: outside of kernels, since these functions only compute.
+//! Packed arithmetic on two 16-bit floats in a word. It needs no kernel, because the functions only
+//! compute.
 
 use cuda_std::packed;
 use half::{bf16, f16};

@@ -1,4 +1,4 @@
-//! Data races between threads of a block, between blocks, and what orders accesses.
+//! Data races between threads of a block and between blocks, and operations that order accesses.
 
 use crate::support::{download, faults, run_clean, run_faulty, run_racy, shape, upload};
 use cuda_std::emulator::{Device, FaultKind};
@@ -86,7 +86,7 @@ fn a_buffer_used_again_needs_a_barrier_before_it_is_read_and_before_it_is_overwr
     }
 }
 
-/// Many read a value, then its owner, which has read it last, overwrites it.
+/// Many threads read a value, then its owner, which reads it last, overwrites it.
 #[kernel]
 unsafe fn broadcast_then_overwrite(scratch: *mut f32, dropped: bool) {
     unsafe {
@@ -117,7 +117,7 @@ fn a_write_after_reads_of_many_threads_needs_a_barrier_even_if_the_writer_read_l
     run_racy::<broadcast_then_overwrite>(&device, &shape(1, THREADS), (scratch.ptr(), true));
 }
 
-/// Each warp hands values around among its own lanes.
+/// Lanes exchange values within each warp.
 #[kernel]
 unsafe fn within_warps(y: *mut f32, dropped: bool, offset: u32) {
     unsafe {
@@ -149,7 +149,7 @@ unsafe fn half_warps(y: *mut f32, across: bool) {
     }
 }
 
-/// A shuffle in place of the `sync_warp` that should be there.
+/// A shuffle in place of the necessary `sync_warp`.
 #[kernel]
 unsafe fn shuffle_is_no_fence(y: *mut f32) {
     unsafe {
@@ -168,7 +168,7 @@ fn sync_warp_orders_the_lanes_of_its_mask_and_nothing_else_does() {
     let launch = shape(1, THREADS);
     run_clean::<within_warps>(&device, &launch, (y.ptr(), false, 1));
     run_racy::<within_warps>(&device, &launch, (y.ptr(), true, 1));
-    // In some orders the neighbour has not written yet, which is found first.
+    // In some orders the neighbour has not written yet, and this is found first.
     let other_warp = run_faulty::<within_warps>(&device, &launch, (y.ptr(), false, 32));
     faults! { other_warp => Race | Uninitialized; }
     run_clean::<half_warps>(&device, &shape(1, 32), (y.ptr(), false));
@@ -223,8 +223,8 @@ fn named_barriers_order_producers_and_consumers() {
         download::<f32>(&y)[2],
         (0..6).map(|round| (round + 2) as f32).sum()
     );
-    // Without the way back, the producer overwrites what is still being read, or arrives again at a
-    // barrier that is not through.
+    // Without the empty barrier, the producer overwrites a buffer that is still being read, or arrives
+    // again at a barrier that has not completed.
     for round in 2..6 {
         let arguments = (y.ptr(), KEEP, round);
         faults! { run_faulty::<producer_consumer>(&device, &launch, arguments) => Race | Barrier; }
@@ -302,7 +302,7 @@ unsafe fn all_read_all(x: *const f32, y: *mut f32, poke: bool) {
     }
 }
 
-/// Where the poke goes: the input that follows the output's view in the same allocation.
+/// Returns the address of the poke: the input that follows the output's view in the same allocation.
 unsafe fn x_mut(y: GlobalMut<f32>) -> *mut f32 {
     let _ = y;
     POKED.load(std::sync::atomic::Ordering::Relaxed)
@@ -317,8 +317,8 @@ fn inputs_that_all_threads_read_are_no_race_until_somebody_writes_one() {
     let (x, y) = (upload(&device, &[1.0_f32; 64]), device.alloc(1024).unwrap());
     POKED.store(x.ptr(), std::sync::atomic::Ordering::Relaxed);
     run_clean::<all_read_all>(&device, &shape(2, 128), (x.ptr(), y.ptr(), false));
-    // In a shuffled order somebody may read the poked element through the constant cache first,
-    // which is reported too.
+    // In a shuffled order some thread may read the poked element through the constant cache first, which is
+    // also reported.
     let poked = run_faulty::<all_read_all>(&device, &shape(2, 128), (x.ptr(), y.ptr(), true));
     faults! { poked => Race; }
 }

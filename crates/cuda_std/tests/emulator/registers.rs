@@ -1,22 +1,22 @@
-//! Registers that warpgroups give back and take.
+//! Registers that warpgroups release and request.
 
 use crate::support::{faults, run_clean, run_faulty, shape};
 use cuda_std::emulator::Device;
 use cuda_std::prelude::*;
 use cuda_std::registers;
 
-/// What three warpgroups, of 168 registers for each thread, may do.
+/// The behaviour of three warpgroups with 168 registers for each thread.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u32)]
 enum Trade {
-    /// The first gives back what the others take.
+    /// The first warpgroup releases the registers that the others request.
     Fair,
-    /// It gives back less, or nothing.
+    /// The first warpgroup releases fewer registers, or none.
     TooLittle,
     Nothing,
-    /// Two of its warps give back.
+    /// Only two warps of the first warpgroup release registers.
     TwoWarps,
-    /// Its warps disagree.
+    /// The warps of the first warpgroup disagree.
     Disagree,
 }
 
@@ -67,7 +67,7 @@ unsafe fn alone(how: u32) {
     }
 }
 
-/// Says nothing of its blocks on a multiprocessor.
+/// A kernel without the minimum number of blocks on a multiprocessor.
 #[kernel(max_threads = 128)]
 unsafe fn undeclared() {
     registers::decrease::<40>();

@@ -20,7 +20,7 @@ shared_array! {
     static B: [u32; COLUMNS * K / 2];
 }
 
-/// Writes a tile: core matrices of 8 lines x 4 words, one after the other along the lines, then along K.
+/// Writes a tile: core matrices of 8 lines x 4 words, consecutive along the lines, then along K.
 ///
 /// # Safety
 /// `from` has `K` values for each of the tile's lines.

@@ -1,5 +1,5 @@
-//! What must be shown before it is used: barriers to other blocks and to the asynchronous proxy, blocks that
-//! have begun, and that no copy is in flight to a block that ends.
+//! Visibility and lifetime: barriers must be visible to other blocks and to the asynchronous proxy before
+//! their use, accessed blocks must have started, and no copy may be in flight to a block that ends.
 
 use crate::support::{download, faults, run_clean, run_faulty, shape, upload};
 use cuda_std::emulator::Device;
@@ -22,14 +22,14 @@ enum Fence {
     BeforeInit,
     ByAnother,
     AfterTheMeeting,
-    /// That for the asynchronous proxy, of the same block.
+    /// The fence for the asynchronous proxy, for copies to the same block.
     Proxy,
-    /// That one by the thread that copies, after the meeting.
+    /// The proxy fence by the copying thread, after the meeting.
     ProxyByCopier,
     ProxyAfterTheMeeting,
 }
 
-/// Initialises the block's barrier, and meets `all`.
+/// Initialises the block's barrier, and lets all threads meet by calling `all`.
 #[track_caller]
 fn prepare(fence: Fence, arrivals: u32, all: impl Fn()) -> Barrier {
     let t = thread::thread_idx_x();
@@ -84,7 +84,7 @@ fn barriers_that_another_block_arrives_at_are_shown_to_it() {
     }
 }
 
-/// Thread 32 copies what all threads read.
+/// Thread 32 copies data that all threads read.
 #[kernel(max_threads = THREADS)]
 unsafe fn bring(x: *const u32, y: *mut u32, fence: Fence, waits: bool) {
     unsafe {
@@ -128,22 +128,22 @@ fn barriers_that_count_bytes_are_shown_to_the_asynchronous_proxy() {
         let fault = fault(fence, true);
         faults! { fault => Barrier, "to the asynchronous proxy"; }
     }
-    // A block does not end before what is brought to it.
+    // A block must not end before the copies to it complete.
     faults! { fault(Fence::Right, false) => InFlight(what: "end of the block"), "BROUGHT"; }
 }
 
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u32)]
 enum Send {
-    /// Behind a meeting, and waited for.
+    /// The send comes after a meeting, and the receiver waits for the bytes.
     Right,
-    /// The receiver takes part in the cluster's barrier, and does not wait for the bytes.
+    /// The receiver takes part in the cluster's barrier, but does not wait for the bytes.
     NotAwaited,
-    /// There is no meeting before.
+    /// There is no meeting before the send.
     TooEarly,
-    /// The receiver has said by a flag in global memory that it is there.
+    /// The receiver signals its start by a flag in global memory.
     Flagged,
-    /// The flag is not behind a fence.
+    /// No fence orders the flag.
     FlaggedWithoutFence,
 }
 

@@ -1,4 +1,4 @@
-//! Tensors that no host has room for, and launches of some of their blocks.
+//! Tensors beyond the host's memory, and launches of some of their blocks.
 
 use crate::support::{faults, run_clean, run_faulty, shape};
 use cuda_std::emulator::{Buffer, Device, FaultKind, Launch};
@@ -8,7 +8,7 @@ use cuda_std::prelude::*;
 const LEN: usize = 5 << 30;
 const THREADS: u32 = 64;
 
-/// What stands at an element: its number.
+/// Allocates a tensor whose elements are their own indices.
 fn numbers(device: &Device) -> Buffer {
     let contents = |offset: usize, bytes: &mut [u8]| {
         bytes.copy_from_slice(&((offset / 4) as u32 ^ (offset >> 34) as u32).to_ne_bytes());
@@ -20,9 +20,9 @@ fn numbers(device: &Device) -> Buffer {
 #[repr(u32)]
 enum Index {
     Wide,
-    /// Blocks times threads, in 32 bits.
+    /// The product of block and block size is computed in 32 bits.
     Narrow,
-    /// Of what is read alone.
+    /// Only the source index is computed in 32 bits.
     NarrowSource,
 }
 
@@ -43,7 +43,7 @@ unsafe fn copy(x: *const u32, y: *mut u32, how: Index) {
     }
 }
 
-/// The first word of a block's part.
+/// Returns the first word of a block's part.
 fn first_of(buffer: &Buffer, block: u32) -> Result<u32, FaultKind> {
     let mut bytes = [0; 4];
     let offset = 4 * block as usize * THREADS as usize;
@@ -95,7 +95,7 @@ fn sparse_memory_has_rules() {
     faults! {
         x.fill(0).unwrap_err() => HostMemory;
         fault(&outside, &x, &x) => Launch;
-        // What nobody wrote, accesses narrower than was said, and ends.
+        // Unwritten elements, accesses narrower than declared, and the ends of the tensor.
         fault(&inside, &y, &x) => Uninitialized;
         run_faulty::<narrow>(&device, &shape(1, 1), (y.ptr(),)) => HostMemory;
         fault(&inside, &x, &little) => OutsideAllocation;

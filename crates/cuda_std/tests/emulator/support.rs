@@ -1,10 +1,11 @@
-//! Moving arrays, and launches of one line.
+//! Helpers that transfer arrays and launch kernels.
 
 use cuda_std::Kernel;
 use cuda_std::element::Element;
 use cuda_std::emulator::{Buffer, Device, Fault, FaultKind, Launch, Stats};
 
-/// Wants each fault to be of one of these kinds, some with these fields, and to say all of this.
+/// Checks that each fault has one of these kinds, some with these fields, and that its message has all
+/// these texts.
 macro_rules! faults {
     () => {};
     ($fault:expr => $said:literal $(, $more:expr)*; $($rest:tt)*) => {{
@@ -25,7 +26,7 @@ macro_rules! faults {
 }
 pub(crate) use faults;
 
-/// Wants a fault to say all of this.
+/// Checks that a fault's message contains all these texts.
 #[track_caller]
 pub(crate) fn assert_says(fault: &Fault, said: &[&str]) {
     let text = fault.to_string();
@@ -47,7 +48,7 @@ pub(crate) fn upload<T: Element>(device: &Device, values: &[T]) -> Buffer {
     buffer
 }
 
-/// The whole allocation.
+/// Returns the contents of the whole allocation.
 pub(crate) fn download<T: Element + Default>(buffer: &Buffer) -> Vec<T> {
     let mut values = vec![T::default(); buffer.len() / size_of::<T>()];
     let (pointer, len) = (values.as_mut_ptr().cast(), size_of_val(&*values));
@@ -57,7 +58,7 @@ pub(crate) fn download<T: Element + Default>(buffer: &Buffer) -> Vec<T> {
     values
 }
 
-/// `A * B^T` in a problem of `rows` by `columns` products of `k` terms, of small integers.
+/// The problem `A * B^T` with `rows` by `columns` dot products of `k` small integers.
 pub(crate) struct Product {
     pub(crate) a: Vec<f32>,
     pub(crate) b: Vec<f32>,
@@ -71,7 +72,7 @@ impl Product {
         Self { a, b, columns, k }
     }
 
-    /// Wants `c` to be `times` the products, and `added`.
+    /// Checks that `c` is the product multiplied by `times`, plus `added`.
     #[track_caller]
     pub(crate) fn assert_eq(&self, what: &str, c: &Buffer, times: f32, added: f32) {
         for (at, &value) in download::<f32>(c).iter().enumerate() {
@@ -84,7 +85,8 @@ impl Product {
     }
 }
 
-/// The shape of `blocks` blocks of `threads` threads. A kernel that crashes fails its test alone.
+/// Returns the shape of `blocks` blocks of `threads` threads. A kernel that crashes fails only its own
+/// test.
 pub(crate) fn shape(blocks: u32, threads: u32) -> Launch {
     Launch {
         grid: [blocks, 1, 1],
@@ -94,7 +96,7 @@ pub(crate) fn shape(blocks: u32, threads: u32) -> Launch {
     }
 }
 
-/// Launches in natural order and in several shuffled ones, and wants all to succeed.
+/// Launches in natural order and in several shuffled ones, and requires all to succeed.
 pub(crate) fn run_clean<K: Kernel>(device: &Device, launch: &Launch, arguments: K::Args) -> Stats {
     let mut stats = Stats::default();
     for seed in [None, Some(1), Some(2), Some(3)] {
@@ -108,7 +110,8 @@ pub(crate) fn run_clean<K: Kernel>(device: &Device, launch: &Launch, arguments: 
     stats
 }
 
-/// Launches in natural order and in several shuffled ones, and wants all to fail; the first fault.
+/// Launches in natural order and in several shuffled ones, requires all to fail, and returns the first
+/// fault.
 pub(crate) fn run_faulty<K: Kernel>(device: &Device, launch: &Launch, arguments: K::Args) -> Fault {
     let faults: Vec<Fault> = [None, Some(1), Some(2), Some(3)]
         .map(|seed| {
@@ -125,7 +128,7 @@ pub(crate) fn run_faulty<K: Kernel>(device: &Device, launch: &Launch, arguments:
     faults.into_iter().next().expect("four launches")
 }
 
-/// [`run_faulty`] for races: names the source lines of both accesses.
+/// [`run_faulty`] for races: requires that the fault names the source lines of both accesses.
 pub(crate) fn run_racy<K: Kernel>(device: &Device, launch: &Launch, arguments: K::Args) -> Fault {
     let fault = run_faulty::<K>(device, launch, arguments);
     let FaultKind::Race { earlier, .. } = &fault.kind else {

@@ -1,4 +1,4 @@
-//! Swizzled columns in spans of 32, 64 and 128 bytes, at any address; and columns of which groups of eight
+//! Swizzled columns in spans of 32, 64 and 128 bytes, at any address, and columns whose groups of eight
 //! alternate between two matrices.
 
 use crate::support::{Product, faults, run_clean, run_faulty, shape, upload};
@@ -14,7 +14,8 @@ const K: usize = 16;
 const STEPS: usize = 3;
 const THREADS: u32 = 128;
 
-/// Columns from eight to the next eight: ten, as in a halo tile with two columns more than are multiplied.
+/// Columns from one group of eight to the next: ten, as in a halo tile with two more columns than are
+/// multiplied.
 const PITCH: u32 = 10;
 /// Spans, of up to 128 bytes.
 const PLACES: usize = 16 * PITCH as usize + 32;
@@ -32,12 +33,12 @@ enum Bug {
     None,
     /// B starts at the second half of a column.
     HalfAColumn,
-    /// Eight columns are half a column further than a whole number of columns.
+    /// Groups of eight columns are half a column off a whole number of columns apart.
     HalfADistance,
 }
 
-/// The first word of a chunk in a swizzled span of `1 << shift` chunks, whose first word is `word` without
-/// swizzle: bits 7 and up of the address are added to bits 4 and up without carry.
+/// Returns the first word of a chunk in a swizzled span of `1 << shift` chunks. `word` is its first word
+/// without swizzle. Bits 7 and up of the address are XORed into bits 4 and up.
 fn exchanged(word: u32, shift: u32) -> u32 {
     let chunks = (1 << shift) - 1;
     word ^ ((word >> 5 & chunks) << 2)
@@ -51,7 +52,7 @@ struct Lies {
     shift: u32,
     first: u32,
     second_half: u32,
-    /// Whether every second octet of columns is of a matrix behind the first one's octets.
+    /// Whether odd groups of eight columns belong to a second matrix, behind the groups of the first.
     in_turn: u32,
 }
 
@@ -67,7 +68,7 @@ impl Lies {
     }
 }
 
-/// `C = 3 * A * B^T` for a 64 x 16 A and a 128 x 16 B, of which columns lie as `lies` says.
+/// `C = 3 * A * B^T` for a 64 x 16 A and a 128 x 16 B. `lies` gives the layout of the columns.
 #[kernel(max_threads = 128, min_blocks = 1)]
 unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, lies: Lies, bug: Bug) {
     unsafe {
@@ -84,7 +85,7 @@ unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, lies: Lies, bug: B
             rows.store(word, pack(a, row as usize * K + k as usize));
             word += THREADS;
         }
-        // The swizzle depends on a chunk's address, whatever the array's alignment.
+        // The swizzle depends on a chunk's absolute address, independent of the array's alignment.
         let start = places.addr(0).0 / 4;
         let mut word = t;
         while word < (COLUMNS * K / 2) as u32 {

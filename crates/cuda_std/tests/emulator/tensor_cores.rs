@@ -5,7 +5,7 @@ use cuda_std::emulator::Device;
 use cuda_std::prelude::*;
 use cuda_std::{math, mma, warp};
 
-/// `A` (16 x k, rows) times `B` (k x 8, rows).
+/// Computes `A` (16 x k, row-major) times `B` (k x 8, row-major).
 fn product(a: &[f32], b: &[f32], k: usize) -> Vec<f32> {
     let mut c = Vec::new();
     for row in 0..16 {
@@ -31,7 +31,7 @@ unsafe fn write_accumulator(c: GlobalMut<f32>, lane: u32, d: [f32; 4]) {
     }
 }
 
-/// tf32, fragments by hand from the table in the documentation.
+/// tf32, with fragments loaded by hand according to the table in the documentation.
 #[kernel]
 unsafe fn multiply_tf32(a: *const f32, b: *const f32, c: *mut f32) {
     unsafe {
@@ -60,8 +60,7 @@ fn tf32_products_are_right() {
     assert_eq!(download::<f32>(&c), expected);
 }
 
-/// f16 or bf16 through shared memory: A by `ldmatrix`, B, which lies in rows, by the transposing
-/// `ldmatrix`.
+/// f16 or bf16 through shared memory: A by `ldmatrix`, and row-major B by the transposing `ldmatrix`.
 #[kernel]
 unsafe fn multiply_half(a: *const u32, b: *const u32, c: *mut f32, is_bf16: bool) {
     unsafe {
@@ -80,7 +79,7 @@ unsafe fn multiply_half(a: *const u32, b: *const u32, c: *mut f32, is_bf16: bool
         // columns 8..16. A row of A is 8 words.
         let (matrix, row) = (lane / 8, lane % 8);
         let fa = mma::ldmatrix_x4(tile_a.addr(8 * (row + 8 * (matrix % 2)) + 4 * (matrix / 2)));
-        // A row of B is 4 words; lanes 16 and up only have to give some address.
+        // A row of B is 4 words. The addresses of lanes 16 and up are not used.
         let fb = mma::ldmatrix_x2_trans(tile_b.addr(4 * (lane % 16)));
         let d = if is_bf16 {
             mma::m16n8k16_bf16([0.0; 4], fa, fb)
@@ -118,7 +117,7 @@ fn half_products_through_ldmatrix_are_right() {
     }
 }
 
-/// Deals a matrix of 16-bit numbers with the ldmatrix of one matrix, straight and transposed.
+/// Distributes a matrix of 16-bit numbers with a one-matrix `ldmatrix`, plain and transposed.
 #[kernel]
 unsafe fn deal(y: *mut u32, misaligned: bool) {
     unsafe {
@@ -155,7 +154,7 @@ fn ldmatrix_deals_rows_or_columns() {
     }
 }
 
-/// ldmatrix of rows that other lanes wrote, without the `sync_warp`.
+/// Reads rows that other lanes wrote with `ldmatrix`, without the necessary `sync_warp`.
 #[kernel]
 unsafe fn deal_too_soon() {
     unsafe {
@@ -191,7 +190,7 @@ fn stmatrix_stores_columns_as_rows() {
     let y = device.alloc(512).unwrap();
     run_clean::<transpose>(&device, &shape(1, 32), (y.ptr(), false, false));
     for (index, word) in download::<u32>(&y).into_iter().enumerate() {
-        // The word of two columns of a row of a matrix, whose elements are numbered by columns.
+        // Two adjacent columns of a row of a matrix whose elements are numbered column by column.
         let (matrix, row, column) = (index / 32, index / 4 % 8, 2 * (index % 4));
         let at = |column: usize| (64 * matrix + 8 * column + row) as u32;
         assert_eq!(word, at(column + 1) << 16 | at(column), "word {index}");
@@ -202,7 +201,7 @@ fn stmatrix_stores_columns_as_rows() {
     }
 }
 
-/// A tf32 operand that was not rounded.
+/// A tf32 operand with low bits that must be ignored.
 #[kernel]
 unsafe fn unrounded(y: *mut f32) {
     unsafe {

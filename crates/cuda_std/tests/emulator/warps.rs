@@ -1,4 +1,4 @@
-//! What warp operations compute.
+//! Results of warp operations.
 
 use crate::support::{download, run_clean, shape};
 use cuda_std::element::Element;

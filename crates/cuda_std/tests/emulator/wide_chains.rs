@@ -8,8 +8,8 @@ use cuda_std::mma::{pack_bf16x2, pack_f16x2};
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, MatrixDescriptor, unit};
 
-/// Rows of A: 64 for each of two warpgroups. A round multiplies `STEPS` steps of K = 16, all of which one
-/// stage holds.
+/// Rows of A: 64 for each of two warpgroups. A round multiplies `STEPS` steps of K = 16, which fill one
+/// stage.
 const ROWS: usize = 128;
 const ROUNDS: usize = 5;
 const STEPS: usize = 3;
@@ -18,7 +18,7 @@ const STAGES: u32 = 2;
 const CONSUMERS: u32 = 256;
 const THREADS: u32 = CONSUMERS + 32;
 
-/// Units that a line (a row of A or a column of B) has in a core matrix.
+/// Units of a line (a row of A or a column of B) in a stage.
 const HALVES: usize = 2 * STEPS;
 
 shared_array! {
@@ -36,19 +36,19 @@ enum Bug {
     OneWarpGivesBackEarly,
     /// The wait leaves its own chain in flight.
     WeakWait,
-    /// One of the operands' start is beyond what a descriptor can say.
+    /// The start of one operand is beyond the range of a descriptor.
     FarStart,
     /// A starts between two units.
     OddStart,
-    /// A begins beyond the shared memory.
+    /// A starts beyond the shared memory.
     Outside,
     /// A consumer writes a row of its own stage before the wait.
     WritesItsRow,
-    /// No mistake: it reads a part of a word of that row.
+    /// Correct: a consumer reads a part of a word of that row.
     ReadsItsRow,
 }
 
-/// What differs between widths: the chain.
+/// The chain, which differs between widths.
 trait Width {
     const COLUMNS: usize;
     type Sums: AsRef<[f32]>;
@@ -107,15 +107,15 @@ width!(Bf16N128, 128, add_shared_n128_bf16_3, pack_bf16x2);
 width!(F16N256, 256, add_shared_n256_f16_3, pack_f16x2);
 width!(Bf16N256, 256, add_shared_n256_bf16_3, pack_bf16x2);
 
-/// The steps of a tile of `lines` rows or columns in a stage: core matrices follow one another along them,
-/// then along K.
+/// Returns the descriptors of the steps of a tile of `lines` rows or columns in a stage. Core matrices are
+/// consecutive along the lines, then along K.
 fn steps(first: u32, lines: usize) -> [MatrixDescriptor; STEPS] {
     let first = MatrixDescriptor::new(first, lines as u32);
     std::array::from_fn(|step| first.offset((2 * step * lines) as u32))
 }
 
-/// `C = A * B^T`, round after round: one producer thread loads rows and columns into two stages, and two
-/// warpgroups multiply 64 rows each.
+/// `C = A * B^T`, in rounds. One producer thread loads rows and columns into two stages, and two warpgroups
+/// multiply 64 rows each.
 #[kernel(instances(W: [
     n128_f16: F16N128, n128_bf16: Bf16N128, n256_f16: F16N256, n256_bf16: Bf16N256
 ]), max_threads = THREADS)]
@@ -203,7 +203,7 @@ unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
     }
 }
 
-/// A round's rows or columns of K values in the layout of a stage.
+/// Packs a round's rows or columns of K values in the layout of a stage.
 fn packed(values: &[f32], lines: usize, pack: fn(f32, f32) -> u32) -> Vec<u32> {
     let mut words = Vec::new();
     for round in values.chunks_exact(lines * K) {
@@ -217,7 +217,7 @@ fn packed(values: &[f32], lines: usize, pack: fn(f32, f32) -> u32) -> Vec<u32> {
     words
 }
 
-/// The launches of an instance in natural order and in shuffled ones: what they store, or their faults.
+/// Launches an instance in natural and shuffled orders, and returns the stored values or the fault of each.
 fn launches<W: Width>(label: &'static str, bug: Bug) -> Vec<Result<Vec<f32>, Fault>> {
     let device = Device::new();
     let a = pattern(ROUNDS * ROWS * K, 1);

@@ -5,8 +5,8 @@ use op_spec::ConvTransposeProblem;
 use super::{BLOCK_THREADS, Class, InterleaveGeometry};
 use crate::{LaunchShape, Presence};
 
-/// The by-value argument of the kernel that makes the filters and the bias of a class whose convolution can
-/// be counted.
+/// The by-value argument of the kernel that gathers the filters and the bias of a class. The class must have
+/// passed [`Class::convolution`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhaseFiltersGeometry {
@@ -18,25 +18,24 @@ pub struct PhaseFiltersGeometry {
     pub group_k: u32,
     /// Filter extents of the transposed convolution.
     pub kernel: [u32; 3],
-    /// Those of the class.
+    /// Filter extents of the class.
     pub taps: [u32; 3],
-    /// On each axis the element of the filter that is the first phase's first tap. The next phase has the
-    /// next element, and the next tap the element `distance` before. What is beyond the filter is 0, and
-    /// what is in front of it wraps.
+    /// On each axis, the filter element that is the first phase's first tap. The next phase begins one
+    /// element later, and the next tap is `distance` elements before. Taps beyond the filter are 0; indices
+    /// before its start wrap around and count as beyond.
     pub first: [u32; 3],
     /// Phases of the class on each axis.
     pub phases: [u32; 3],
-    /// Distance of a phase's taps on each axis.
+    /// Distance between a phase's taps on each axis.
     pub distance: [u32; 3],
-    /// Filters are in the order (group, channel, phase) where they are shuffled, else (group, phase,
-    /// channel).
+    /// The order of the filters: (group, channel, phase) if present, (group, phase, channel) otherwise.
     pub shuffled: Presence,
     /// The bias of each output channel.
     pub bias: Presence,
 }
 
 impl PhaseFiltersGeometry {
-    /// That of a class.
+    /// Returns the geometry of a class.
     #[must_use]
     pub fn of(
         class: &Class,
@@ -53,7 +52,7 @@ impl PhaseFiltersGeometry {
         }
     }
 
-    /// The geometry for one phase of one tap.
+    /// Returns the geometry of one phase with one tap.
     pub(super) fn of_one_tap(problem: &ConvTransposeProblem<3>) -> Self {
         Self {
             groups: problem.groups as u32,
@@ -69,7 +68,7 @@ impl PhaseFiltersGeometry {
         }
     }
 
-    /// Filters of the class: its output channels.
+    /// Number of filters of the class: its output channels.
     pub const fn filters(&self) -> u64 {
         let [d, h, w] = self.phases;
         self.groups as u64 * (d as u64 * h as u64 * w as u64) * self.group_k as u64
@@ -88,7 +87,7 @@ impl PhaseFiltersGeometry {
         channels * (t as u64 * r as u64 * s as u64)
     }
 
-    /// Launch of the kernel, a thread for each element of the filters.
+    /// The kernel's launch: one thread per element of the filters.
     pub const fn shape(&self) -> Option<LaunchShape> {
         let elements = self.filters() * self.filter_elements();
         LaunchShape::linear(elements.div_ceil(BLOCK_THREADS as u64), BLOCK_THREADS)

@@ -1,37 +1,38 @@
-//! Transposed convolutions as convolutions that shuffle their results into the output.
+//! Transposed convolutions as convolutions with a pixel shuffle in their epilogue.
 //!
 //! Output column `y = stride * q + phase` reads input columns `q + offset` through the taps
 //! `k = phase + padding - stride * offset` that are in the filter. All phases together read a few
-//! neighbouring columns. So a convolution over `q` with `stride` filters for each output channel, in which
-//! taps that a phase does not have are 0, computes whole rows of the output. Its tiles write neighbouring
-//! filters to neighbouring columns ([`PixelShuffle`]), and nothing has to interleave them.
+//! neighbouring columns. A convolution over `q` with `stride` filters for each output channel therefore
+//! computes whole rows of the output; taps that a phase lacks are 0. Its tiles write neighbouring filters to
+//! neighbouring columns ([`PixelShuffle`]), and no further launch interleaves them.
 //!
-//! Each phase of rows and slices is a convolution of its own, with exactly its taps, that writes rows of the
-//! output `stride` apart.
+//! Each phase of rows and slices is a separate convolution with exactly its taps. It writes every `stride`-th
+//! row of the output.
 
 use super::PhaseFiltersGeometry;
 use crate::Presence;
 use crate::implicit_gemm::{MAX_REDUCED_FILTERS, PhaseTaps, PixelShuffle};
 use op_spec::{Conv3dSpec, ConvProblem, ConvTransposeProblem};
 
-/// The most convolutions: four phases of rows, or two each of slices and rows.
+/// The maximum number of convolutions: four phases of rows, or two each of slices and rows.
 const MAX_CONVOLUTIONS: usize = 4;
 
-/// One of the convolutions.
+/// One convolution of a transposed convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShuffledClass {
-    /// Which one it is; that of all phases comes behind the others.
+    /// The convolution's index. The convolution of all phases has the index behind all others.
     pub number: usize,
-    /// The convolution. Zeros follow the input as far as its windows reach.
+    /// The convolution. Its input is padded with zeros as far as its windows reach.
     pub convolution: ConvProblem<3>,
-    /// How its filters are made.
+    /// The geometry for its filters.
     pub filters: PhaseFiltersGeometry,
-    /// Where its results go.
+    /// The positions of its results in the output.
     pub shuffle: PixelShuffle,
 }
 
-/// Taps of the phases from `first` to `last` of an axis: the first offset, and how many there are; none if a
-/// phase by itself has none, or begins beyond the input's first element.
+/// Returns the range of input offsets of the phases from `first` to `last` of an axis, as the number of
+/// elements before position 0, and the number of taps. Returns `None` for a range without taps, or one that
+/// begins behind the input's first element.
 fn taps(
     kernel_size: usize,
     [stride, padding]: [usize; 2],
@@ -47,8 +48,8 @@ fn taps(
     (taps > 0).then_some([before, taps])
 }
 
-/// The convolutions of a transposed one whose extents are checked; none where it is not of this form: strides
-/// of 2 or 4 along columns, no dilation, few phases of rows and slices, each of which has taps.
+/// Returns the convolutions of a transposed one with checked extents. Returns `None` unless the stride of
+/// columns is 2 or 4, there is no dilation, and rows and slices have few phases, all with taps.
 #[must_use]
 pub fn shuffled(
     problem: &ConvTransposeProblem<3>,
@@ -89,9 +90,9 @@ pub fn shuffled(
     Some(classes)
 }
 
-/// The convolution of a transposed one whose extents are checked, with a filter for each phase of a channel;
-/// none where it is not of this form: no dilation, strides that are powers of two, few phases, each axis with
-/// taps. Its results are those of all phases at the first `positions` of each axis.
+/// Returns the convolution of a transposed one with checked extents, with a filter for each phase of a
+/// channel. Its results are those of all phases at the first `positions` of each axis. Returns `None` unless
+/// there is no dilation, strides are powers of two, phases are few, and each axis has taps.
 #[must_use]
 pub fn reduced(problem: &ConvTransposeProblem<3>, positions: [usize; 3]) -> Option<ShuffledClass> {
     let phases: usize = problem.stride.iter().product();
@@ -104,8 +105,8 @@ pub fn reduced(problem: &ConvTransposeProblem<3>, positions: [usize; 3]) -> Opti
     of_phases(problem, ([0; 3], problem.stride), positions)
 }
 
-/// The convolution of so many phases on each axis from a first one on, for the first `output` positions; none
-/// where [`taps`] has none, or where it has more filters or outputs than can be counted.
+/// Returns the convolution of `phases` phases on each axis from `first_phase` on, for the first `output`
+/// positions. Returns `None` if [`taps`] does, or if the convolution has too many filters or outputs.
 fn of_phases(
     problem: &ConvTransposeProblem<3>,
     (first_phase, phases): ([usize; 3], [usize; 3]),
@@ -135,7 +136,8 @@ fn of_phases(
     let [t, r, s] = taps;
     let count: usize = phases.iter().product();
     let filters_of_class = problem.k.checked_mul(count)?;
-    // With padding that leaves outputs of any extents. The actual one is not the same at both ends.
+    // This padding makes the check accept any output extents. The actual padding differs between the two
+    // ends.
     let convolution = Conv3dSpec::default()
         .padding(taps)
         .groups(problem.groups)

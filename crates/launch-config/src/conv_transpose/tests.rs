@@ -9,7 +9,7 @@ fn high_word(a: u32, b: u32) -> u32 {
     ((u64::from(a) * u64::from(b)) >> 32) as u32
 }
 
-/// Input element and tap of every product of an output element, by the definition.
+/// Returns input element and tap of every product of an output element, by the definition.
 fn defined(
     y: usize,
     [input, kernel_size]: [usize; 2],
@@ -21,7 +21,7 @@ fn defined(
         .collect()
 }
 
-/// The same, by phases.
+/// Returns the same products, by phases.
 fn by_phases(axis: &TransposedAxis, y: usize, input: usize) -> BTreeSet<(usize, usize)> {
     let Some(position) = axis.position(y as u32, high_word) else {
         return BTreeSet::new();
@@ -30,7 +30,7 @@ fn by_phases(axis: &TransposedAxis, y: usize, input: usize) -> BTreeSet<(usize, 
     assert!(position.phase < of.count && position.at < of.extent);
     let reach = (of.taps - 1) * axis.step;
     let taps = (0..of.taps).filter_map(|j| {
-        // A convolution with symmetric padding, whose taps are reversed.
+        // A convolution with symmetric padding and reversed taps.
         let x = (position.at + j * axis.step).checked_sub(reach - of.cropped)? as usize;
         let tap = of.first + position.phase + (of.taps - 1 - j) * axis.phases.divisor;
         (x < input).then_some((x, tap as usize))

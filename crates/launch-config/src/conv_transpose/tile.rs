@@ -1,22 +1,22 @@
-//! How the threads of the launch that interleaves are laid over an output.
+//! The distribution of threads over the output in the launch that interleaves.
 
 use super::BLOCK_THREADS;
 
-/// About how many elements a thread writes where the layout is NCHW, and vectors where it is NHWC.
+/// The approximate number of elements per thread in NCHW, and of vectors in NHWC.
 const THREAD_ELEMENTS: u32 = 16;
 const THREAD_VECTORS: u32 = 8;
 
-/// The most of these that a thread writes of a row.
+/// The maximum number of these that a thread writes in one row.
 const THREAD_COLUMNS: u32 = 32;
 
 /// Bytes of a vector.
 const VECTOR_BYTES: u32 = 16;
 
-/// Neighbouring threads that write neighbouring vectors, at least: 64 bytes.
+/// The minimum number of neighbouring threads that write neighbouring vectors: 64 bytes.
 const LINE_VECTORS: u32 = 4;
 
-/// How the threads of a block are laid over the rows and the columns of a slice. A block's other threads are
-/// in further slices.
+/// The distribution of a block's threads over the rows and the columns of a slice. Remaining threads of the
+/// block work on further slices.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowTile {
@@ -26,27 +26,27 @@ pub struct RowTile {
     pub columns: AxisTile,
 }
 
-/// Threads along an axis. They are side by side, and each takes elements of one phase.
+/// Threads along an axis. They are side by side, and each of them processes elements of one phase.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AxisTile {
-    /// The logarithm of the threads.
+    /// Binary logarithm of the number of threads.
     pub log_threads: u32,
     /// Elements of a tile.
     pub extent: u32,
     /// Tiles of the axis.
     pub tiles: u32,
-    /// Blocks that share a tile: each begins where the threads of the one before it end.
+    /// Blocks that share a tile: each begins at the end of the previous one's threads.
     pub runs: u32,
-    /// Elements from one that a thread has to the next, which is a multiple of the stride.
+    /// Distance between the elements of a thread, a multiple of the stride.
     pub step: u32,
-    /// Positions in the phase between them.
+    /// Distance between the elements of a thread in positions of their phase.
     pub position_step: u32,
 }
 
 impl AxisTile {
-    /// Threads over `extent` elements, at most `most` of them a thread, whose phases repeat after `stride`
-    /// elements.
+    /// Distributes threads over `extent` elements, with at most `most` elements per thread. The phases repeat
+    /// after `stride` elements.
     pub(super) fn of(extent: u32, stride: u32, log_threads: u32, most: u32) -> Self {
         let threads = 1 << log_threads;
         let common = greatest_common_divisor(threads as usize, stride as usize) as u32;
@@ -64,15 +64,15 @@ impl AxisTile {
         }
     }
 
-    /// The number of a thread among all, as what is left for other axes and its number on this one.
+    /// Splits a thread index into the part for the other axes and the thread's index on this axis.
     #[inline(always)]
     pub const fn divide(&self, thread: u32) -> (u32, u32) {
         let of_axis = thread & ((1 << self.log_threads) - 1);
         (thread >> self.log_threads, of_axis)
     }
 
-    /// The first element of a thread, which may be beyond the last, and the end of its elements, in an axis
-    /// of `extent` elements.
+    /// Returns the first element of a thread and the end of its elements, on an axis of `extent` elements.
+    /// The first element may be beyond the last one of the axis.
     #[inline(always)]
     pub const fn of_thread(&self, tile: u32, run: u32, thread: u32, extent: u32) -> (u32, u32) {
         let begin = tile * self.extent;
@@ -81,24 +81,24 @@ impl AxisTile {
         (first, if end < extent { end } else { extent })
     }
 
-    /// Blocks along the axis.
+    /// Number of blocks along the axis.
     pub(super) const fn blocks(&self) -> u64 {
         self.tiles as u64 * self.runs as u64
     }
 
-    /// The most elements of a thread.
+    /// The maximum number of elements per thread.
     pub(super) const fn of_each(&self) -> u32 {
         self.extent.div_ceil(self.step)
     }
 }
 
 impl RowTile {
-    /// That of slices with these rows and columns, whose phases repeat after `strides` of them, in NCHW.
+    /// Returns the tile of slices with these rows and columns in NCHW. Phases repeat after `strides` of them.
     pub(super) fn of(extents: [u32; 2], strides: [u32; 2]) -> Self {
         Self::of_threads(BLOCK_THREADS.ilog2(), extents, strides, THREAD_ELEMENTS)
     }
 
-    /// The same for a power of two of threads, which write about so many elements each.
+    /// Returns the tile for `2^log_all` threads, which write about `elements` elements each.
     fn of_threads(
         log_all: u32,
         [rows, columns]: [u32; 2],
@@ -108,7 +108,7 @@ impl RowTile {
         let most = 1 << log_all;
         let log = |count: u32| count.clamp(1, most).next_power_of_two().ilog2();
         let log_warp = log_all.min(5);
-        // Few rows leave threads for longer parts of them.
+        // With few rows, more threads are side by side in each row.
         let lanes = log(columns).min((log_all - log(rows)).max(log_warp));
         let columns = AxisTile::of(columns, strides[1], lanes, THREAD_COLUMNS);
         let most = (elements / columns.of_each()).max(1);
@@ -118,45 +118,46 @@ impl RowTile {
         }
     }
 
-    /// Slices of a block.
+    /// Number of slices per block.
     #[inline(always)]
     pub const fn slices(&self) -> u32 {
         self.slices_of(BLOCK_THREADS)
     }
 
-    /// Slices that so many threads have.
+    /// Number of slices for this number of threads.
     #[inline(always)]
     const fn slices_of(&self, threads: u32) -> u32 {
         threads >> (self.columns.log_threads + self.rows.log_threads)
     }
 
-    /// Blocks that write a slice.
+    /// Number of blocks per slice.
     pub(super) const fn blocks(&self) -> u64 {
         self.rows.blocks() * self.columns.blocks()
     }
 }
 
-/// How the threads of a block are laid over an NHWC output: neighbouring threads have neighbouring vectors
-/// of channels, then pixels of one phase.
+/// The distribution of a block's threads over an NHWC output. Neighbouring threads have neighbouring vectors
+/// of channels, and then neighbouring pixels of one phase.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NhwcTile {
-    /// Elements of a vector: of 16 bytes or of half as many, or one.
+    /// Elements of a vector of 16 or 8 bytes, or 1.
     pub item_channels: u32,
     /// Vectors of a pixel.
     pub items: u32,
-    /// Vectors of a pixel that a block has.
+    /// Vectors of a pixel per block.
     pub block_items: u32,
     /// Blocks for the vectors of a pixel.
     pub channel_blocks: u32,
-    /// The logarithm of the pixels that a block has at a time.
+    /// Binary logarithm of the pixels that a block processes at the same time.
     pub log_lanes: u32,
-    /// These over rows and columns, the others in further slices.
+    /// The distribution of these pixels over rows and columns; the others are in further slices.
     pub rows: RowTile,
 }
 
 impl NhwcTile {
-    /// That of pixels of `channels`, whose groups have `group_k` each, of elements of so many bytes.
+    /// Returns the tile of pixels of `channels` channels, in groups of `group_k`, with elements of
+    /// `element_bytes`.
     pub(super) fn of(
         [channels, group_k]: [u32; 2],
         element_bytes: u32,
@@ -168,7 +169,8 @@ impl NhwcTile {
         let mut divisors = vectors.into_iter().filter(|&of| group_k.is_multiple_of(of));
         let item_channels = divisors.next().unwrap_or(1);
         let items = (channels / item_channels).max(1);
-        // Lanes are a power of two, so whole lines of as many vectors leave no thread out.
+        // The number of lanes is a power of two. Lines with a power of two of vectors thus leave no thread
+        // idle.
         let lines = (1 << items.trailing_zeros().min(BLOCK_THREADS.ilog2())) as u32;
         let block_items = match lines >= LINE_VECTORS {
             true => lines,
@@ -185,19 +187,19 @@ impl NhwcTile {
         }
     }
 
-    /// Slices of a block.
+    /// Number of slices per block.
     #[inline(always)]
     pub const fn slices(&self) -> u32 {
         self.rows.slices_of(1 << self.log_lanes)
     }
 
-    /// Blocks that write a slice.
+    /// Number of blocks per slice.
     pub(super) const fn blocks(&self) -> u64 {
         self.rows.blocks() * self.channel_blocks as u64
     }
 }
 
-/// Of two numbers above 0.
+/// Computes the greatest common divisor of two numbers above 0.
 pub(super) const fn greatest_common_divisor(a: usize, b: usize) -> usize {
     match a % b {
         0 => b,

@@ -2,21 +2,21 @@
 
 use op_spec::{Quantity, SpecError};
 
-/// The most axes that are left after merging.
+/// The maximum number of axes after merging.
 pub const MAX_AXES: usize = 8;
 
 /// An axis of an array in memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StridedAxis {
-    /// Indices.
+    /// Number of indices.
     pub extent: u64,
-    /// Elements from one to the next.
+    /// Elements from one index to the next.
     pub stride: i64,
 }
 
-/// The axes of an array without those of extent 1, and with neighbours merged where they lie in memory as one
-/// axis would. Arrays of one shape whose elements lie at the same addresses have the same axes.
+/// The axes of an array without those of extent 1. Neighbouring axes that are contiguous with each other are
+/// merged. Arrays of the same shape with elements at the same addresses have the same axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Collapsed {
     axes: [StridedAxis; MAX_AXES],
@@ -24,10 +24,10 @@ pub struct Collapsed {
 }
 
 impl Collapsed {
-    /// The axes of an array with these extents and strides. Offsets in memory fit `i64`.
+    /// Collapses an array with these extents and strides. Offsets in memory fit `i64`.
     ///
     /// # Errors
-    /// [`SpecError::BeyondKernel`] for more than [`MAX_AXES`] axes that do not merge.
+    /// [`SpecError::BeyondKernel`] if more than [`MAX_AXES`] axes remain.
     pub fn new(shape: &[usize], strides: &[isize]) -> Result<Collapsed, SpecError> {
         let none = StridedAxis {
             extent: 1,
@@ -73,12 +73,12 @@ impl Collapsed {
         &self.axes[..self.count as usize]
     }
 
-    /// The strides of an array of this shape that has these axes; 0 for axes of extent 1. `None` if no such
-    /// array has this shape.
+    /// Returns the strides of an array with this shape and these axes; axes of extent 1 have stride 0.
+    /// Returns `None` if no such array exists.
     pub fn strides<const N: usize>(&self, shape: [u64; N]) -> Option<[i64; N]> {
         let mut strides = [0; N];
         let mut axes = self.axes().iter().filter(|axis| axis.extent != 1).rev();
-        // The remaining extent of the innermost axis that is not used up yet, and the stride there.
+        // The remaining extent of the current axis, and the stride of its next factor.
         let (mut left, mut stride) = (1, 0i64);
         for (&extent, of_axis) in shape.iter().zip(&mut strides).rev() {
             if extent == 1 {
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(back([3, 2, 4, 5], [-7, 0, 30, -2]), Some([-7, 0, 30, -2]));
         assert_eq!(back([1, 8, 1, 40], [77, 1, 13, 8]), Some([0, 1, 0, 8]));
         assert_eq!(back([1; 4], [3; 4]), Some([0; 4]));
-        // With another axis of one index, and of other arrays.
+        // An additional axis of extent 1, and arrays of other shapes.
         let collapsed = Collapsed::new(&[8, 30, 40], &[1, 320, 8]).unwrap();
         assert_eq!(collapsed.strides([1, 8, 30, 40]), Some([0, 1, 320, 8]));
         for other in [

@@ -1,6 +1,6 @@
 //! Depthwise convolutions of channels-last tensors, without a norm.
 //!
-//! `kernels_gpu::fused::depthwise::nhwc` says how runs are computed.
+//! `kernels_gpu::fused::depthwise::nhwc` describes the computation of runs.
 
 use core::fmt;
 
@@ -13,29 +13,29 @@ use super::DepthwiseGeometry;
 use super::rolling::RollingGeometry;
 use crate::mode::mode;
 
-/// Blocks that a multiprocessor should hold.
+/// Minimum resident blocks per multiprocessor (launch bounds).
 pub const MIN_BLOCKS: u32 = 2;
 
-/// The inputs of a row that a thread holds, and the most outputs of a run.
+/// Inputs of a row that a thread holds, and the maximum number of outputs of a run.
 pub const WINDOW_INPUTS: u32 = 8;
 
-/// Outputs of a run whose inputs are loaded for each tap.
+/// Outputs of a run that loads its inputs for each tap.
 pub const LOADED_RUN: u32 = 4;
 
-/// Rows of shared memory behind those of the taps: bias, gain and shift.
+/// Rows of shared memory behind the rows of the taps: bias, gain and shift.
 pub const PARAMETER_ROWS: u32 = 3;
 
-/// The most shared memory of a block, in bytes.
+/// The maximum shared memory of a block, in bytes.
 const SHARED_BYTES: u32 = 48 << 10;
 
 mode! {
-    /// How a thread comes by the inputs of a run.
+    /// The source of a thread's inputs for a run.
     pub RunInputs {
-        /// Each is loaded for each tap.
+        /// A load of each input for each tap.
         LOADED = 0,
-        /// A window of them slides over the row, for outputs side by side in the input.
+        /// A sliding window of inputs, for outputs one column apart in the input.
         STRIDE_1 = 1,
-        /// A window slides, for outputs two columns apart in the input.
+        /// A sliding window of inputs, for outputs two columns apart in the input.
         STRIDE_2 = 2,
     }
 }
@@ -43,18 +43,20 @@ mode! {
 /// A kernel for a convolution of channels-last tensors, with its launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NhwcKernel {
-    /// Down the rows of images, by small square filters, to results that go through a [`RoundedEpilogue`].
+    /// The kernel that walks down the rows of images, for small square filters. Its epilogue is a
+    /// [`RoundedEpilogue`].
     Rolling(RollingGeometry),
-    /// Run by run, to results that go through any list without gain and shift that keeps no value.
+    /// The kernel that computes run by run. Its epilogue is any list without gain and shift that keeps no
+    /// value.
     Runs(NhwcGeometry),
 }
 
 impl NhwcKernel {
-    /// The kernel for a convolution whose results go through this list, if one [takes](Self::takes) it, on a
-    /// device with so many multiprocessors.
+    /// Returns the kernel for a convolution with this list as epilogue, if one [takes](Self::takes) it, on a
+    /// device with this number of multiprocessors.
     ///
     /// # Errors
-    /// A convolution that is not depthwise; what [`RunBlocks::new`] refuses.
+    /// A convolution that is not depthwise; the refusals of [`RunBlocks::new`].
     pub fn new(
         conv: &ConvGeometry,
         list: &OperandList,
@@ -68,7 +70,7 @@ impl NhwcKernel {
         NhwcGeometry::new(conv).map(Self::Runs)
     }
 
-    /// Whether results may go through this list.
+    /// Whether the kernel supports this list as epilogue.
     #[must_use]
     pub fn takes(&self, list: &OperandList) -> bool {
         match self {
@@ -78,7 +80,7 @@ impl NhwcKernel {
     }
 }
 
-/// The configuration in words.
+/// Describes the configuration in words.
 impl fmt::Display for NhwcKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -88,23 +90,23 @@ impl fmt::Display for NhwcKernel {
     }
 }
 
-/// The by-value argument of the kernel that goes run by run.
+/// The by-value argument of the kernel that computes run by run.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NhwcGeometry {
     /// The convolution.
     pub conv: ConvGeometry,
-    /// Its blocks.
+    /// The distribution of runs over blocks.
     pub blocks: RunBlocks,
-    /// How a thread comes by its inputs.
+    /// The source of a thread's inputs.
     pub inputs: RunInputs,
 }
 
 impl NhwcGeometry {
-    /// The geometry of a convolution.
+    /// Returns the geometry of a convolution.
     ///
     /// # Errors
-    /// A convolution that is not depthwise; what [`RunBlocks::new`] refuses.
+    /// A convolution that is not depthwise; the refusals of [`RunBlocks::new`].
     pub fn new(conv: &ConvGeometry) -> Result<Self, Refusal> {
         DepthwiseGeometry::check(conv)?;
         let (inputs, run) = match (conv.stride_w, conv.dilation_w) {
@@ -127,7 +129,7 @@ impl NhwcGeometry {
         (conv.taps() + PARAMETER_ROWS) * (VECTOR_ELEMENTS * size_of::<f32>()) as u32
     }
 
-    /// Launch of the kernel, if it fits a grid.
+    /// The kernel's launch; `None` if it exceeds a grid.
     #[must_use]
     pub fn shape(&self) -> Option<LaunchShape> {
         let bytes = self.blocks.block_vectors * Self::vector_bytes(&self.conv);
@@ -135,7 +137,7 @@ impl NhwcGeometry {
     }
 }
 
-/// The configuration in words.
+/// Describes the configuration in words.
 impl fmt::Display for NhwcGeometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (run, vectors) = (self.blocks.run, self.blocks.block_vectors);

@@ -1,8 +1,8 @@
 //! Depthwise convolutions of channels-last images with small square filters, without a norm.
 //!
-//! A thread has a pair of channels of a *run*, some neighbouring outputs of a row, and goes down the rows of
-//! a *segment*. An *item* is what the threads of all channels of a block compute together: a run of a segment
-//! of a sample. `kernels_gpu::fused::depthwise::rolling` says how.
+//! A thread computes a pair of channels of a *run* (some neighbouring outputs of a row) and walks down the
+//! rows of a *segment*. An *item* is the work of the threads for all channels of a block: one run of one
+//! segment of a sample. `kernels_gpu::fused::depthwise::rolling` describes the kernel.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use super::super::{LaunchShape, Refusal};
 use super::DepthwiseGeometry;
 use super::nhwc::PARAMETER_ROWS;
 
-/// The most threads of a block.
+/// The maximum number of threads of a block.
 pub const MAX_BLOCK_THREADS: u32 = 256;
 
 /// Outputs of a run.
@@ -23,18 +23,20 @@ pub const PAIR: u32 = 2;
 /// Pairs of 16-bit channels in a sector of memory.
 const SECTOR_PAIRS: u32 = 8;
 
-/// The most pairs of channels of a block, if they are a part of a pixel's and if they are all of them.
+/// The maximum number of pairs of channels of a block: if they are a part of a pixel's channels, and if they
+/// are all.
 const MAX_PAIRS: u32 = 32;
 const MAX_ALL_PAIRS: u32 = 64;
 
-/// Elements from one row of shared memory to the next. Each has a value for each channel of a block; one pair
-/// more, for the taps of a channel would all be in one bank.
+/// Elements between rows of shared memory. A row has a value for each channel of a block, and one pair as
+/// padding. Without padding, all taps of a channel would be in the same bank.
 pub const PITCH: u32 = (MAX_ALL_PAIRS + 1) * PAIR;
 
-/// What a block does before its first row, in rows of the input.
+/// The cost of a block before its first row, in rows of the input.
 const START_ROWS: u32 = 3;
 
-/// Blocks that a multiprocessor should hold, of filters of `r` rows and elements of so many bytes.
+/// Minimum resident blocks per multiprocessor (launch bounds), for filters of `r` rows and elements of
+/// `element_bytes`.
 #[must_use]
 pub const fn min_blocks(r: usize, element_bytes: usize) -> u32 {
     match (r, element_bytes) {
@@ -56,9 +58,9 @@ pub struct RollingGeometry {
     pub channel_blocks: u32,
     /// Items of a block.
     pub block_items: u32,
-    /// Runs of a row of the output.
+    /// Runs in a row of the output.
     pub row_runs: u32,
-    /// Rows of a segment of the output. The last one of a sample has the rest.
+    /// Output rows of a segment. The last segment of a sample has the remaining rows.
     pub segment_rows: u32,
     /// Segments of a sample.
     pub segments: u32,
@@ -69,11 +71,12 @@ pub struct RollingGeometry {
 }
 
 impl RollingGeometry {
-    /// The geometry of a convolution on a device with so many multiprocessors. No result depends on these.
+    /// Returns the geometry of a convolution on a device with this number of multiprocessors, which no result
+    /// depends on.
     ///
     /// # Errors
-    /// Any other convolution than a depthwise one of images without dilation, by 3x3 or 5x5 taps and one or
-    /// two rows and columns, or by 7x7 taps; an odd number of channels; tensors that are too large.
+    /// Any convolution other than a depthwise one of images without dilation, with 3x3 or 5x5 taps and stride
+    /// 1 or 2, or with 7x7 taps and stride 1; an odd number of channels; tensors that are too large.
     pub fn new(conv: &ConvGeometry, multiprocessors: u32) -> Result<Self, Refusal> {
         DepthwiseGeometry::check(conv)?;
         let is_image = [conv.d, conv.z, conv.t] == [1; 3] && conv.pad_d == 0;
@@ -96,7 +99,7 @@ impl RollingGeometry {
             return Err(Refusal::Needs("rows of less than 2^32 elements"));
         }
         let row_runs = conv.q.div_ceil(RUN as u32);
-        // The most items that any segments make.
+        // The maximum number of items for any length of segments.
         let rows = conv.n.checked_mul(conv.p.into());
         let items = rows.and_then(|rows| rows.checked_mul(row_runs.into()));
         if items.is_none_or(|items| items >= 1 << 31) {
@@ -122,21 +125,22 @@ impl RollingGeometry {
         }
     }
 
-    /// The same in segments of at most `rows` rows, which is not 0.
+    /// Returns the same geometry with segments of at most `rows` rows, which is not 0.
     #[must_use]
     pub fn in_segments_of(self, rows: u32) -> Self {
         let segments = self.conv.p.div_ceil(rows);
         Self {
             segment_rows: rows,
             segments,
-            // Less than 2^31: `new`.
+            // Less than 2^31, as checked in `new`.
             items: self.conv.n as u32 * segments * self.row_runs,
             ..self
         }
     }
 
-    /// The rows of a segment for which the device needs the least time, if it holds so many blocks at a time.
-    /// A segment reads the rows above and below that its windows share with its neighbours'.
+    /// Returns the number of rows per segment with the least estimated time, on a device with `resident`
+    /// resident blocks. A segment also reads the halo rows above and below it, which its windows share with
+    /// neighbouring segments.
     fn segment_rows(&self, resident: u64) -> u32 {
         let conv = &self.conv;
         let time = |segments: u32| {
@@ -149,7 +153,7 @@ impl RollingGeometry {
         conv.p.div_ceil(fastest.unwrap_or(1))
     }
 
-    /// Blocks of all items and channels.
+    /// Number of blocks for all items and channels.
     fn blocks(&self) -> u64 {
         u64::from(self.items.div_ceil(self.block_items)) * u64::from(self.channel_blocks)
     }
@@ -161,7 +165,7 @@ impl RollingGeometry {
         self.block_pairs * PAIR
     }
 
-    /// Launch of the kernel, if it fits a grid.
+    /// The kernel's launch; `None` if it exceeds a grid.
     #[must_use]
     pub fn shape(&self) -> Option<LaunchShape> {
         let rows = self.conv.taps() + PARAMETER_ROWS;
@@ -171,15 +175,15 @@ impl RollingGeometry {
     }
 }
 
-/// The pairs of a block, where a pixel has `pairs`: all of them or whole sectors, as many as possible without
-/// many more idle threads than with any other number.
+/// Returns the number of pairs per block for pixels of `pairs` pairs: all of them, or else whole sectors, as
+/// many as possible. The launch has at most 1/8 more threads, idle ones included, than the smallest one.
 fn block_pairs(pairs: u32) -> u32 {
     let all = (pairs <= MAX_ALL_PAIRS).then_some(pairs);
     let sectors = (1..=MAX_PAIRS / SECTOR_PAIRS).rev();
     let numbers = all
         .into_iter()
         .chain(sectors.map(|sectors| sectors * SECTOR_PAIRS));
-    // Threads of a thousand items, used or not.
+    // Number of threads for a thousand items, idle ones included.
     let threads = |of_block: u32| {
         let blocks = u64::from(pairs.div_ceil(of_block));
         blocks * u64::from(MAX_BLOCK_THREADS) * 1000 / u64::from(MAX_BLOCK_THREADS / of_block)
@@ -189,7 +193,7 @@ fn block_pairs(pairs: u32) -> u32 {
     few.next().unwrap_or(MAX_PAIRS)
 }
 
-/// The configuration in words.
+/// Describes the configuration in words.
 impl fmt::Display for RollingGeometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, channels) = (self.segment_rows, self.block_channels());
@@ -274,9 +278,9 @@ mod tests {
 
     #[test]
     fn segments_fill_the_device_and_share_few_rows() {
-        // One sample: short segments, for there are few blocks.
+        // One sample has few blocks and therefore gets short segments.
         assert_eq!(chosen(&depthwise(1, 64, 56, 3, 1)).segment_rows, 1);
-        // A batch that fills the device with whole images.
+        // A large batch fills the device with whole images.
         assert_eq!(chosen(&depthwise(4096, 64, 7, 3, 1)).segment_rows, 7);
         for (n, channels, extent, filter) in [(64, 16, 112, 3), (64, 72, 56, 3), (64, 480, 14, 3)] {
             let g = chosen(&depthwise(n, channels, extent, filter, 1));

@@ -2,7 +2,7 @@
 
 use super::{Gemm, LINE_BYTES, LINE_VALUES, Rows, WARPGROUP_THREADS};
 
-/// Cycles of a launch until the first stage is there, and behind the last store.
+/// Cycles of a launch until the first stage has arrived, and after the last store.
 const START_CYCLES: u64 = 1_500;
 /// Cycles of a warpgroup's tile that nothing hides.
 const TILE_CYCLES: u64 = 200;
@@ -12,16 +12,16 @@ const EPILOGUE_CYCLES: u64 = 400;
 /// Cycles of an epilogue for each value of a thread, and more of them for a residual.
 const VALUE_CYCLES: u64 = 5;
 const RESIDUAL_CYCLES: u64 = 2;
-/// Cycles from the end of a tile's results in the only buffer until the next tile's residual is there.
+/// Cycles from the end of a tile's results in the only buffer until the next tile's residual has arrived.
 const RESIDUAL_LATENCY: u64 = 1_500;
 /// Multiply-adds of a multiprocessor in a cycle.
 const MULTIPLY_ADDS_PER_CYCLE: u64 = 2048;
-/// Tenths of a cycle in which a tensor map copies a line of up to 128 bytes, whatever it has: of a matrix,
-/// and of windows.
+/// Tenths of a cycle in which a tensor map copies a line of up to 128 bytes, whatever its length: of a
+/// matrix, and of windows.
 const MATRIX_LINE: u64 = 23;
 const WINDOW_LINE: u64 = 39;
-/// Cycles that a producer takes to start the copies of a stage, and until they are there; those of as many
-/// stages are in flight as there are.
+/// Cycles that a producer takes to start the copies of a stage, and until these arrive. The copies of all
+/// stages may be in flight together.
 const ISSUE_CYCLES: u64 = 350;
 const LOAD_LATENCY: u64 = 2_000;
 /// Bytes that all multiprocessors get from the level-2 cache in a cycle.

@@ -1,11 +1,12 @@
 //! Inputs of few channels, such as images of three colours, as operands of a matrix product.
 //!
-//! Lines of an operand are whole vectors of 16 bytes. Where channels are none, a launch copies the input
-//! first, with zeros for the channels that are missing. Where it can, it puts the padding around rows and
-//! columns, too, and the channels of several rows side by side, row by row of the filter: then a line has all
-//! columns of these rows of the filter. Lines of neighbouring windows overlap.
+//! Lines of an operand are whole vectors of 16 bytes. If the channels are no whole vectors, a launch first
+//! copies the input, with zeros for the channels that are missing. If possible, the copy also has the padding
+//! around rows and columns, and the channels of several rows side by side, row by row of the filter. A line
+//! then has all columns of these rows of the filter, and lines of neighbouring windows overlap.
 //!
-//! What a tensor map takes for a line does not depend on what it has, so few lines of a window are fast.
+//! The time of a tensor map for a line does not depend on the line's length, so few lines of a window are
+//! fast.
 
 use super::super::conv::ConvGeometry;
 use super::super::{LaunchShape, Refusal};
@@ -17,30 +18,30 @@ pub const VECTOR_VALUES: u32 = 8;
 /// Threads of a block of the copy.
 pub const PAD_THREADS: u32 = 128;
 
-/// Values of the copy whose writing and reading takes the time of a line of a window.
+/// The values of the copy whose writing and reading takes as long as one line of a window.
 const LINE_COPIED: u64 = 16;
 
 /// A copy with more channels and columns: the kernel's by-value argument.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PadChannelsGeometry {
-    /// Slices of all samples, and of one.
+    /// Slices of all samples.
     pub slices: u32,
     /// Slices of a sample.
     pub sample_slices: u32,
     /// Rows of a slice of the source.
     pub rows: u32,
-    /// Its columns.
+    /// Columns of a slice of the source.
     pub columns: u32,
-    /// Its channels.
+    /// Channels of the source.
     pub channels: u32,
     /// Elements of the source from a sample and a slice to the next.
     pub outer_strides: [u64; 2],
-    /// And from a channel, a row and a column.
+    /// Elements of the source from a channel, a row and a column to the next.
     pub strides: [u32; 3],
     /// Rows of a slice of the copy.
     pub padded_rows: u32,
-    /// Its columns: whole vectors.
+    /// Columns of a slice of the copy. A row is whole vectors.
     pub padded_columns: u32,
     /// Values of a pixel of the copy: the channels of each of its rows, and zeros.
     pub padded_channels: u32,
@@ -50,11 +51,11 @@ pub struct PadChannelsGeometry {
     pub row_step: u32,
     /// Rows of the source that a row of the copy has.
     pub joined_rows: u32,
-    /// From one of them to the next.
+    /// Rows of the source from one of these to the next.
     pub joined_step: u32,
 }
 
-/// How rows and columns of a copy lie in its source.
+/// The positions of a copy's rows and columns in its source.
 #[derive(Clone, Copy)]
 struct Copied {
     extents: [u32; 2],
@@ -65,13 +66,14 @@ struct Copied {
 }
 
 impl PadChannelsGeometry {
-    /// Of a tensor of `[samples, channels, slices, rows, columns]`, dense, channels last or before slices.
+    /// Returns the copy of a dense tensor `[samples, channels, slices, rows, columns]`, channels last or
+    /// before slices.
     fn new(
         [samples, channels, slices, rows, columns]: [u32; 5],
         is_channels_last: bool,
         copied: Copied,
     ) -> Option<Self> {
-        // What a thread reads of a sample is found in 32 bits.
+        // A thread's offsets in a sample have 32 bits.
         let row = channels.checked_mul(columns)?;
         let slice = row.checked_mul(rows)?;
         let sample = slice.checked_mul(slices)?;
@@ -136,21 +138,22 @@ impl PadChannelsGeometry {
     }
 }
 
-/// What a convolution of few channels is made into.
+/// The convolution of copies that replaces a convolution of few channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FewChannels {
-    /// The convolution of the copies, whose channels are those of a line.
+    /// The convolution of the copies, whose channels are the values of a line.
     pub conv: ConvGeometry,
     /// The copy of the input, which is channels last.
     pub input: PadChannelsGeometry,
-    /// Elements of that copy from a window to the next in its row.
+    /// Elements of the input's copy from a window to the next in its row.
     pub window_step: u32,
-    /// The copies of the filters, of either order.
+    /// The copies of the filters, from channels-last and from channels-first order.
     filters: [PadChannelsGeometry; 2],
 }
 
 impl FewChannels {
-    /// Of a convolution whose channels are no whole vectors; none of others.
+    /// Returns the replacement of a convolution whose channels are no whole vectors; `None` for other
+    /// convolutions.
     ///
     /// # Errors
     /// Copies that have more vectors than 32 bits count.
@@ -163,13 +166,13 @@ impl FewChannels {
             .ok_or(Refusal::Needs("less than 2^32 vectors of a copy"))
     }
 
-    /// With rows of a filter in a line: as many as take the least time.
+    /// Puts as many rows of a filter in a line as take the least time.
     fn with_rows_in_lines(conv: &ConvGeometry) -> Option<Self> {
         if conv.dilation_w != 1 {
             return None;
         }
         let joined = (1..=conv.r.min(LINE_VALUES)).filter_map(|rows| Self::with_joined(conv, rows));
-        // Of one sample, so that the order of a sum does not depend on how many there are.
+        // The time of one sample, so that the order of a sum does not depend on the number of samples.
         joined.min_by_key(|few| {
             let lines = u64::from(few.conv.taps()) * u64::from(conv.output_pixels());
             let copied = few.input.elements() / conv.n.max(1);
@@ -177,7 +180,7 @@ impl FewChannels {
         })
     }
 
-    /// With this many rows of a filter in a line.
+    /// Puts `joined` rows of a filter in a line.
     fn with_joined(conv: &ConvGeometry, joined: u32) -> Option<Self> {
         let joined_channels = joined.checked_mul(conv.group_c)?;
         let fits = |&channels: &u32| {
@@ -197,7 +200,7 @@ impl FewChannels {
                 .trailing_zeros()
                 .min(VECTOR_VALUES.trailing_zeros());
         let columns = columns.checked_next_multiple_of(whole)?;
-        // Rows of the copy that no window begins with are left out, if no line does.
+        // Rows of the copy at which no window begins are left out, if no line begins there either.
         let groups = conv.r.div_ceil(joined);
         let group_step = joined.checked_mul(conv.dilation_h)?;
         let row_step = match groups == 1 || group_step.is_multiple_of(conv.stride_h) {
@@ -237,7 +240,7 @@ impl FewChannels {
         Self::new(conv, of_lines, [input, filters], channels * conv.stride_w)
     }
 
-    /// With more channels alone.
+    /// Pads channels only.
     fn with_padded_channels(conv: &ConvGeometry) -> Option<Self> {
         let channels = conv.group_c.next_multiple_of(VECTOR_VALUES);
         let of_more = ConvGeometry {
@@ -274,7 +277,7 @@ impl FewChannels {
         })
     }
 
-    /// Whether lines lie side by side, those of a row behind those of the row before.
+    /// Whether lines are contiguous, and the lines of each row follow those of the row before.
     #[must_use]
     pub const fn is_dense(&self) -> bool {
         let line = self.conv.group_c;

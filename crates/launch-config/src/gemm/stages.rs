@@ -1,8 +1,8 @@
-//! What a stage of a product has of K.
+//! The part of K in a stage of a product.
 
 use super::{GemmGeometry, LINE_VALUES, UNIT_VALUES};
 
-/// The units of a line, as a power of two.
+/// The binary logarithm of the units of a line.
 const MOST_UNIT_SHIFT: u32 = (LINE_VALUES / UNIT_VALUES).trailing_zeros();
 
 impl GemmGeometry {
@@ -20,7 +20,7 @@ impl GemmGeometry {
         (LINE_VALUES / UNIT_VALUES) >> self.unit_shift
     }
 
-    /// Stages of a tile that has this many channels of a tap in each.
+    /// Returns the geometry with this `unit_shift`, and its number of K blocks.
     fn with_unit_shift(self, unit_shift: u32) -> Option<Self> {
         let of = Self { unit_shift, ..self };
         let parts = of.channels().div_ceil(of.stage_channels());
@@ -29,8 +29,8 @@ impl GemmGeometry {
         Some(Self { k_blocks, ..of })
     }
 
-    /// With as many channels of a tap in a stage as make it fewest stages, by a fifth at least: copies of
-    /// fewer bytes take longer.
+    /// Returns the geometry with the fewest stages. Fewer channels of a tap in a stage must save at least a
+    /// fifth of the stages, because copies of fewer bytes take longer.
     pub(super) fn with_fewest_stages(self) -> Option<Self> {
         let mut best = self.with_unit_shift(MOST_UNIT_SHIFT)?;
         for unit_shift in (1..MOST_UNIT_SHIFT).rev() {

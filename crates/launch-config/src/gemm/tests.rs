@@ -104,7 +104,7 @@ fn few_channels_become_lines_of_whole_vectors() {
         assert!((q - 1) * few.window_step + few.conv.group_c <= row);
         assert_eq!(row, input.padded_columns * input.padded_channels);
         assert!(few.window_step.is_multiple_of(VECTOR_VALUES));
-        // So is a row of the filters, a line.
+        // A row of the filters is whole vectors, too: a line.
         assert_eq!(
             few.filters(true).row_vectors() * VECTOR_VALUES,
             few.conv.s * few.conv.group_c

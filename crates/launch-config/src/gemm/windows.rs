@@ -7,9 +7,9 @@ use op_spec::Quantity;
 /// The windows of an axis, as tensor maps in im2col mode describe them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxisWindows {
-    /// Where the first window begins, and the last one, counted from the last index of the axis on.
+    /// The start of the first window, and the start of the last one relative to the last index of the axis.
     pub corners: [i32; 2],
-    /// From a window to the next.
+    /// Distance between consecutive windows.
     pub step: u32,
 }
 

@@ -1,8 +1,8 @@
 //! Channels-last inputs, which the implicit GEMM reads in place.
 //!
 //! Where the channels of a pixel are contiguous in memory, as in PyTorch's `channels_last`, eight 16-bit
-//! channels are the K-vector that a reformat would make, and eight f32 are once they are converted
-//! (`staged_f32`). Warp-specialized tiles load such K-vectors in place (`nhwc_tile`).
+//! channels already are the K-vector that a reformat would make. Eight f32 channels become that K-vector by
+//! conversion (`staged_f32`). Warp-specialized tiles load these K-vectors in place (`nhwc_tile`).
 
 use super::{K_VECTOR_VALUES, K_VECTOR_WORDS};
 use crate::conv::ConvGeometry;
@@ -13,7 +13,7 @@ mode! {
     pub Loader {
         /// A launch reformats the input to padded planes of K-vectors.
         REFORMAT_TO_PLANES = 0,
-        /// A launch reformats it to channels-last K-vectors.
+        /// A launch reformats the input to channels-last K-vectors.
         REFORMAT_TO_NHWC = 1,
         /// A channels-last input is read in place.
         CHANNELS_LAST = 2,
@@ -63,9 +63,9 @@ impl KVectorStrides {
         boxes: 0,
     };
 
-    /// The strides of an input of 16-bit elements, from its strides of samples, channels, slices, rows and
-    /// columns in elements. The channels must be contiguous, and every pixel must start at a multiple of a
-    /// K-vector.
+    /// Returns the strides of an input of 16-bit elements, from its strides of samples, channels, slices,
+    /// rows and columns in elements. The channels must be contiguous, and every pixel must start at a
+    /// multiple of a K-vector.
     pub(super) fn new(conv: &ConvGeometry, strides: [i64; 5]) -> Option<Self> {
         let extents = [conv.n, 1, conv.d.into(), conv.h.into(), conv.w.into()];
         let are_k_vectors = conv.group_c.is_multiple_of(K_VECTOR_VALUES) && strides[1] == 1;
@@ -100,8 +100,8 @@ impl KVectorStrides {
         (last <= u64::from(u32::MAX / K_VECTOR_WORDS)).then_some(strides)
     }
 
-    /// The strides of an input reformatted to NHWC with `planes` planes of all groups, if 32 bits count the
-    /// words of a sample.
+    /// Returns the strides of an input reformatted to NHWC, whose groups have `planes` planes together, if 32
+    /// bits count the words of a sample.
     pub(super) fn reformatted(conv: &ConvGeometry, planes: u32) -> Option<Self> {
         let row = conv.w.checked_mul(planes)?;
         let slice = conv.h.checked_mul(row)?;

@@ -12,7 +12,7 @@ use crate::conv::ConvGeometry;
 use crate::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
 use crate::{Arch, LaunchShape, Refusal};
 
-/// Shared memory that the system reserves in each block.
+/// Shared memory that the system reserves in each block, in bytes.
 const BLOCK_RESERVE: u32 = 1024;
 
 /// The batch for which tiles are chosen where results must not depend on the batch: enough samples for the
@@ -26,15 +26,15 @@ pub struct GemmDevice {
     pub multiprocessors: u32,
     /// The most shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// The architecture, which has the tiles that a config is chosen from.
+    /// The architecture, which determines the available tiles.
     pub arch: Arch,
-    /// Multiply-adds of 16-bit operands of a multiprocessor in a cycle, at most 2^16; 0 for the
-    /// architecture's usual rate.
+    /// The 16-bit multiply-adds of a multiprocessor in a cycle, at most 2^16; 0 for the architecture's usual
+    /// rate.
     pub multiply_adds_per_cycle: u32,
 }
 
 impl GemmDevice {
-    /// The rate for costs.
+    /// Returns the multiply-adds per cycle for the cost model.
     pub(super) fn rate(&self) -> u64 {
         match self.multiply_adds_per_cycle {
             0 => sm80::FITTED_RATE,
@@ -42,7 +42,7 @@ impl GemmDevice {
         }
     }
 
-    /// The tiles that a config is chosen from.
+    /// Returns the tiles that a config may have.
     fn tiles(&self) -> impl Iterator<Item = GemmTile> {
         let warpgroup_tiles = match self.arch.has_warpgroup_mma() {
             true => &sm90::tiles::TILES[..],
@@ -68,12 +68,12 @@ pub struct GemmConfig {
 }
 
 impl GemmConfig {
-    /// The config of a convolution in `format` on a device. With `pool`, the rows and columns of windows that
-    /// lie side by side, only the maximum (or minimum) of each whole window is kept.
+    /// Chooses the config of a convolution in `format` on a device. `pool` has the rows and columns of
+    /// windows that lie side by side. With it, only the maximum (or minimum) of each whole window is kept.
     ///
-    /// The tile is the one that takes the least time for a batch of `batch` samples, or of
-    /// [`ASSUMED_BATCH`]. Tiles differ in the order of their sums, so only with the latter are a
-    /// sample's results the same bits in any batch.
+    /// The tile takes the least time for a batch of `batch` samples, or of [`ASSUMED_BATCH`] without `batch`.
+    /// Tiles differ in the order of their sums. Therefore a sample's results are the same bits in any batch
+    /// only without `batch`.
     ///
     /// # Errors
     /// A problem that no config fits: a halo tile larger than shared memory, windows larger than a tile, a
@@ -90,13 +90,13 @@ impl GemmConfig {
         Self::of_tiles(conv, results, format, device, batch, suits)
     }
 
-    /// Whether the mainloop of its tile suits the problem.
+    /// Whether the mainloop of the config's tile suits the problem.
     pub(super) fn suits(&self, device: &GemmDevice) -> bool {
         !self.tile.mainloop.is_warpgroup_mma() || self.suits_warpgroups(device)
     }
 
-    /// [`new`](Self::new) with only the configs that `takes` accepts, where results are pooled in windows or
-    /// stored as the epilogue says.
+    /// Chooses as [`new`](Self::new) does, but only among the configs that `takes` accepts. Results are
+    /// pooled in windows or stored as the epilogue says.
     pub(super) fn of_tiles(
         conv: &ConvGeometry,
         results: (Option<[u32; 2]>, EpilogueKind),
@@ -133,7 +133,7 @@ impl GemmConfig {
             .and_then(|config| config.launched(device).ok_or(indexed))
     }
 
-    /// The config with a given tile.
+    /// Returns the config with a given tile, if it is possible.
     #[must_use]
     pub fn with_tile(
         conv: &ConvGeometry,
@@ -158,7 +158,7 @@ impl GemmConfig {
         ReformattedInput::new(conv)?.config(WARP_SPECIALIZED, 2, results, format, device)
     }
 
-    /// The config, if all of its launches are possible.
+    /// Returns the config if all of its launches are possible.
     fn launched(self, device: &GemmDevice) -> Option<Self> {
         let launches = self.shape(device).is_some()
             && self.filters_shape().is_some()
@@ -170,16 +170,16 @@ impl GemmConfig {
 
     /// Blocks that run at the same time on one multiprocessor.
     pub(super) fn blocks_per_processor(&self, device: &GemmDevice) -> u32 {
-        // A multiprocessor has the most of a block, and the reserve of one block.
+        // A multiprocessor has the maximum of one block and the reserve of one block.
         let all = device.shared_bytes + BLOCK_RESERVE;
         let each = self.shared_bytes(device) + BLOCK_RESERVE;
         let max = (self.tile).blocks_per_processor(self.format.step_parts());
         (all / each).clamp(1, max)
     }
 
-    /// Launch of the implicit GEMM on the device that it was chosen for. Blocks are persistent: each keeps
-    /// its filters and takes tiles of pixels in turn. So there are no more blocks than run at the same time,
-    /// and all have about the same number of tiles.
+    /// Launch of the implicit GEMM on the device that the config was chosen for. Blocks are persistent: each
+    /// keeps its filters and takes tiles of pixels in turn. There are no more blocks than run at the same
+    /// time, and all have about the same number of tiles.
     #[must_use]
     pub fn shape(&self, device: &GemmDevice) -> Option<LaunchShape> {
         let g = &self.geometry;
@@ -221,17 +221,17 @@ impl GemmConfig {
         layout.map_or(u32::MAX, |layout| layout.end)
     }
 
-    /// Moments of a sample for each channel, or for each set of channels that share them.
+    /// The number of moments of a sample for each channel, or for each set of channels that share moments.
     #[must_use]
     pub const fn moment_parts(&self) -> u32 {
         let g = &self.geometry;
         g.pixel_tiles() * g.outputs_d * self.tile.moments()
     }
 
-    /// The config for a norm whose rows have `row_channels` channels each. Blocks of the norm combine up to
-    /// [`COMBINED_BY_WARP`] moments of a row. Where a row has more, warps of warp-specialized tiles combine
-    /// the moments of neighbouring channels, of as few channels as bring the row within that limit. They do
-    /// not where it would be no use, because nothing overlaps the epilogue of a tile.
+    /// Returns the config for a norm whose rows have `row_channels` channels each. Blocks of the norm combine
+    /// up to [`COMBINED_BY_WARP`] moments of a row. If a row has more, warps of warp-specialized tiles
+    /// combine the moments of neighbouring channels, as few as bring the row within that limit. If no number
+    /// of channels does, they combine none, because nothing overlaps the epilogue of a tile.
     #[must_use]
     pub const fn for_rows_of(mut self, row_channels: u32) -> Self {
         let of_group = self.geometry.conv.group_k;
@@ -299,8 +299,8 @@ impl<'a> ReformattedInput<'a> {
         })
     }
 
-    /// The same with K-vectors of single columns, if all columns of a filter are in one: MMA steps of
-    /// warpgroups need two.
+    /// Uses K-vectors of single columns if one K-vector would hold all columns of a filter: MMA steps of
+    /// warpgroups need two K-vectors.
     fn with_pairs(self) -> Self {
         let columns = K_VECTOR_VALUES / self.k_vector_channels;
         let has_one = self.conv.s > 1 && self.conv.s <= columns;
@@ -313,7 +313,7 @@ impl<'a> ReformattedInput<'a> {
         }
     }
 
-    /// The config with this tile, and so many neighbouring outputs in depth.
+    /// Returns the config with this tile and `outputs_d` neighbouring outputs in depth.
     fn config(
         &self,
         tile: GemmTile,

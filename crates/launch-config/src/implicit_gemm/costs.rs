@@ -4,7 +4,7 @@ use super::{GemmConfig, GemmDevice, GemmTile, MMA_BATCH_STEPS, MMA_STEP_K_VECTOR
 use crate::conv::ConvGeometry;
 
 /// The fewest MMA steps for which a warpgroup pays: a partial MMA batch costs as much as a full one, and
-/// nothing hides the loads of the first one's filters.
+/// nothing hides the loads of the first batch's filters.
 const MIN_WARPGROUP_STEPS: u32 = 9;
 
 /// Units of step costs in a cycle.
@@ -28,12 +28,12 @@ const FEW_PRODUCTS: u64 = 2048;
 impl GemmConfig {
     /// Whether the implicit GEMM takes less time than the direct convolution with separate statistics.
     ///
-    /// | | why |
-    /// |---|---|
-    /// | few multiply-adds for each pixel: depthwise groups, one filter, a 3x3 filter from one channel to eight | a tile always has at least 16 filters, and a step 16 values of the reduction |
-    /// | more input than output, and not many multiply-adds | the reformat costs more than tensor cores save |
+    /// The direct convolution takes less time with:
+    /// - few multiply-adds for each pixel (depthwise groups, one filter, a 3x3 filter from one channel to
+    ///   eight): a tile always has at least 16 filters, and a step 16 values of the reduction;
+    /// - more input than output, and not many multiply-adds: the reformat costs more than tensor cores save.
     ///
-    /// It depends on the shape of a sample alone. The bounds come from measurements (docs/tuning.md).
+    /// The answer depends on the shape of a sample alone. The bounds come from measurements (docs/tuning.md).
     #[must_use]
     pub fn pays(conv: &ConvGeometry) -> bool {
         let products = u64::from(conv.group_k) * u64::from(conv.reduction());
@@ -42,12 +42,13 @@ impl GemmConfig {
         products >= MIN_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
     }
 
-    /// Whether `wgmma` may be faster. Steps must have two K-vectors (with one plane: columns of taps that
-    /// leave at most an eighth of their pairs empty), and there must be enough steps. A tile of one warpgroup
-    /// needs room for a second block on the multiprocessor, because a single one leaves the tensor cores idle
-    /// between its MMA batches. Filters must fill three quarters of a warp-specialized tile, or half of one
-    /// where results are shuffled or reduced. It writes results while the other warpgroup multiplies, so it
-    /// needs no number of steps where they have no norm, and more than one MMA batch of single-part values.
+    /// Checks whether `wgmma` may be faster. Steps must have two K-vectors (with one plane: columns of taps
+    /// that leave at most an eighth of their pairs empty), and there must be enough steps. A tile of one
+    /// warpgroup needs room for a second block on the multiprocessor, because a single one leaves the tensor
+    /// cores idle between its MMA batches. Filters must fill three quarters of a warp-specialized tile, or
+    /// half if results are shuffled or reduced. A warp-specialized tile writes results while the other
+    /// warpgroup multiplies. Without a norm, or with more than one MMA batch of single-part values, it
+    /// therefore needs no minimum of steps.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let paired_columns = g.column_taps.next_multiple_of(MMA_STEP_K_VECTORS);
@@ -62,7 +63,7 @@ impl GemmConfig {
         }
         let places = u64::from(g.filter_tiles * self.tile.filters());
         let filters = u64::from(g.conv.group_k) * u64::from(g.outputs_d);
-        // Other kernels write these results twice, or all of them.
+        // Other kernels write shuffled results twice, and all results before a reduction.
         let writes_less = g.epilogue.is_shuffled() || g.epilogue.is_reduced();
         let fullness = if writes_less { 2 } else { 3 };
         mma_steps && 4 * filters >= fullness * places

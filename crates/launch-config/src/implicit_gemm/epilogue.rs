@@ -16,26 +16,26 @@ use crate::pointwise::{Function, OperandList, Step};
 use crate::{Presence, Refusal};
 
 mode! {
-    /// What the implicit GEMM does with its results.
+    /// How the implicit GEMM stores its results.
     pub EpilogueKind {
-        /// It stores them with their moments, for a norm of its own statistics.
+        /// Results are stored with their moments, for a norm that takes its statistics from them.
         MOMENTS = 0,
-        /// It stores them through an [`Epilogue`], after the NaN/Inf fix-up pass. There are no moments.
+        /// Results are stored through an [`Epilogue`], with the NaN/Inf fix-up pass. There are no moments.
         STORE = 1,
-        /// The same, to an NHWC output.
+        /// As `STORE`, to an NHWC output.
         STORE_NHWC = 2,
-        /// The same to an NCHW output whose rows are whole vectors of 16 bytes, with a
+        /// As `STORE`, to an NCHW output whose rows are whole vectors of 16 bytes, with a
         /// [`PixelShuffle`](super::PixelShuffle).
         STORE_SHUFFLED = 3,
-        /// It reduces them before it stores them, as [`ReducedResults`](super::ReducedResults) say.
+        /// Results are reduced before they are stored, as [`ReducedResults`](super::ReducedResults) says.
         STORE_REDUCED = 4,
-        /// As `STORE_SHUFFLED`, to other rows.
+        /// As `STORE_SHUFFLED`, to rows that are not whole vectors.
         STORE_SHUFFLED_UNALIGNED = 5,
     }
 }
 
 impl EpilogueKind {
-    /// Whether results have no norm of their own statistics.
+    /// Whether no norm takes its statistics from the results.
     #[must_use]
     #[inline(always)]
     pub const fn is_store(self) -> bool {
@@ -81,14 +81,14 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
-    /// Changes no value.
+    /// The epilogue that changes no value.
     pub const NONE: Self = Self {
         gain_and_shift: Presence::ABSENT,
         slope: 1.0,
         bounds: Bounds::NONE,
     };
 
-    /// The epilogue for a pointwise function, if it can be one. Gain and shift are absent.
+    /// Returns the epilogue of a pointwise function, if there is one. Gain and shift are absent.
     #[must_use]
     pub const fn of(step: Step) -> Option<Self> {
         let [first, second, _] = step.attributes;
@@ -110,7 +110,7 @@ impl Epilogue {
 }
 
 mode! {
-    /// A function of results in NHWC.
+    /// The function that a [`RoundedEpilogue`] applies to results in NHWC.
     pub RoundedFunction {
         /// None.
         NONE = 0,
@@ -121,9 +121,9 @@ mode! {
     }
 }
 
-/// What results of 16 bits in NHWC go through while they are written: a function, the addition of a residual,
-/// and a slope and bounds. Each may be absent, and nothing is rounded in between. Other lists, which add no
-/// residual, are applied to accumulators.
+/// The epilogue of 16-bit results in NHWC while they are written: a function, the addition of a residual, and
+/// a slope and bounds. Each may be absent, and nothing is rounded in between. Other lists add no residual and
+/// are applied to accumulators.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RoundedEpilogue {
@@ -131,19 +131,19 @@ pub struct RoundedEpilogue {
     pub function: RoundedFunction,
     /// The residual.
     pub residual: Presence,
-    /// Slope and bounds behind the residual. There are no gain and shift.
+    /// Slope and bounds after the residual. There are no gain and shift.
     pub after: Epilogue,
 }
 
 impl RoundedEpilogue {
-    /// Changes no value.
+    /// The epilogue that changes no value.
     pub const NONE: Self = Self {
         function: RoundedFunction::NONE,
         residual: Presence::ABSENT,
         after: Epilogue::NONE,
     };
 
-    /// The epilogue that a list is, if it is one.
+    /// Returns the epilogue that is equal to a list, if there is one.
     #[must_use]
     pub fn of(list: &OperandList) -> Option<Self> {
         if list.is_affine() || list.residual_operation != ArithmeticOp::Add {
@@ -174,9 +174,10 @@ impl RoundedEpilogue {
 }
 
 impl GemmConfig {
-    /// The config of a convolution without a norm, in `format` on a device: as [`new`](Self::new) without a
-    /// pool, of the tiles whose kernels have the fix-up pass, and without moments. `epilogue` says in which
-    /// layout results are stored; no kernel may be able to ([`writes_nhwc`](Self::writes_nhwc)).
+    /// Chooses the config of a convolution without a norm, in `format` on a device. The choice is that of
+    /// [`new`](Self::new) without a pool, among the tiles whose kernels have the fix-up pass. There are no
+    /// moments. `epilogue` gives the layout of the output; there may be no kernel for it
+    /// ([`writes_nhwc`](Self::writes_nhwc)).
     ///
     /// # Errors
     /// A format whose MMA steps multiply several parts; problems that [`new`](Self::new) refuses.
@@ -196,8 +197,9 @@ impl GemmConfig {
         Self::of_tiles(conv, (None, epilogue), format, device, batch, ends)
     }
 
-    /// The config of a convolution without a norm from NHWC to NHWC of a 16-bit type, in warp-specialized
-    /// tiles, where a batch is one sample ([`ConvGeometry::as_one_sample`]). Results depend on the batch.
+    /// Chooses the config of a convolution without a norm from NHWC to NHWC of a 16-bit type, in
+    /// warp-specialized tiles. A batch is one sample ([`ConvGeometry::as_one_sample`]), so results depend on
+    /// the batch.
     ///
     /// # Errors
     /// Problems whose tile does not fit shared memory.
@@ -208,8 +210,8 @@ impl GemmConfig {
         Self::of_tiles(conv, results, format, device, Some(conv.n), takes)
     }
 
-    /// Whether there is a kernel that writes an NHWC output of elements of so many bytes: a convolution
-    /// without a norm in warp-specialized tiles, whose groups have whole vectors of output channels. In f32
+    /// Checks whether a kernel writes an NHWC output with elements of `element_bytes` bytes. The convolution
+    /// must have no norm, warp-specialized tiles, and groups of whole vectors of output channels. In f32
     /// warpgroups must share a tile: beside the accumulators of a whole tile the store would spill.
     #[must_use]
     pub fn writes_nhwc(&self, device: &GemmDevice, element_bytes: u32) -> bool {

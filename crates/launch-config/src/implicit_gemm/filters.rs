@@ -28,8 +28,9 @@ impl FilterLoader {
 }
 
 impl GemmConfig {
-    /// The same config with channels-last filters read in place: stored values in warp-specialized tiles
-    /// whose MMA steps are one tap in two planes of eight channels. The bits do not depend on the loader.
+    /// Returns the same config with channels-last filters read in place, if that is possible: stored values
+    /// in warp-specialized tiles whose MMA steps are one tap in two planes of eight channels. Results are the
+    /// same bits with either loader.
     #[must_use]
     pub fn with_filters_in_place(mut self) -> Option<Self> {
         let g = &mut self.geometry;

@@ -7,8 +7,8 @@ use super::{
 /// Most K-vectors of a filter in one K block.
 pub(super) const MAX_K_BLOCK_K_VECTORS: u32 = 1024;
 
-/// The preferred limit of a K block's shared memory: a multiprocessor has room for three blocks with two of
-/// them each.
+/// The preferred limit of a K block's shared memory: a multiprocessor has room for three blocks of two K
+/// blocks each.
 const K_BLOCK_BYTES: u32 = 16 * 1024;
 
 /// The same for warpgroups with split values: a multiprocessor has room for two such blocks.
@@ -33,7 +33,7 @@ impl GemmGeometry {
             .min(MAX_K_BLOCK_K_VECTORS / self.taps)
             .clamp(multiple, self.planes.next_multiple_of(multiple));
         let max = max / multiple * multiple;
-        // Steps of a K block, for each number of planes in it, and those that all K blocks take together.
+        // The MMA steps of a K block by its number of planes, and the steps of all K blocks together.
         let of_columns = self.paired_mma_steps();
         let mma_steps = |planes: u32| match (self.operands, self.pair_k_vectors) {
             (MmaOperands::LDMATRIX, _) => {

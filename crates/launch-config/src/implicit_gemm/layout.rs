@@ -10,8 +10,8 @@ pub const TILE_PADDING: u32 = 8;
 /// Byte offsets of the parts of shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// For each K-vector of a filter in a K block, or for each step, the distance of its K-vector of the halo
-    /// tile from the base of a pixel.
+    /// For each K-vector of a filter in a K block, or for each MMA step, the distance of the matching
+    /// K-vector of the halo tile from the base of a pixel.
     pub offsets: u32,
     /// For each pixel, its base: its first K-vector of the halo tile.
     pub bases: u32,
@@ -19,8 +19,8 @@ pub struct Layout {
     pub pixels: u32,
     /// For each pixel, its offset in the output plane from the tile's first pixel.
     pub positions: u32,
-    /// For each K-vector of a halo tile, the offset of its source in the reformatted input from the first
-    /// one's.
+    /// For each K-vector of a halo tile, the offset of its source in the reformatted input, relative to the
+    /// first K-vector's source.
     pub sources: u32,
     /// For each pooling window, its packed coordinates in the tile.
     pub windows: u32,

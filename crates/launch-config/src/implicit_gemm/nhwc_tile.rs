@@ -1,17 +1,18 @@
 //! NHWC halo tiles, which tensor maps load.
 //!
-//! Such a halo tile has [`span_k_vectors`](KVectorStrides::span_k_vectors) K-vectors of a pixel side by side,
-//! as a channels-last input has them: the *span* of a pixel, which is the swizzle span of the tensor map. An
-//! input is read in place, or is reformatted to this layout. Pixels lie in boxes. A tensor map loads
+//! An NHWC halo tile has [`span_k_vectors`](KVectorStrides::span_k_vectors) K-vectors of a pixel side by
+//! side, as a channels-last input has them: the *span* of a pixel, which is the swizzle span of the tensor
+//! map. An input is read in place, or is reformatted to this layout. Pixels lie in boxes. A tensor map loads
 //! each box, with zeros for the padding around the input:
 //! ```text
-//! halo tile[span of channels][slice of the filter][row stride phase][strip][column stride phase] box[row][slice][column]
+//! halo tile[span of channels][slice of the filter][row stride phase][strip][column stride phase]
+//!     box[row][slice][column]
 //! ```
-//! Strips lie apart here, where a halo tile of planes interleaves their rows: zeros are filled in along each
-//! axis by itself, and a pixel that is outside for one strip may be inside for another. With two strips,
-//! every second octet of pixels belongs to the same strip, and even and odd octets are multiplied by one
-//! instruction each. With more strips, boxes are single rows, in the order of a halo tile of planes. In the
-//! flat layout the halo tile is one box.
+//! Strips lie apart here, whereas a halo tile of planes interleaves their rows. The reason is that a tensor
+//! map fills in zeros along each axis by itself, and a pixel that is outside for one strip may be inside for
+//! another. With two strips, every second octet of pixels belongs to the same strip, and even and odd octets
+//! are multiplied by one instruction each. With more strips, boxes are single rows, in the order of a halo
+//! tile of planes. In the flat layout the halo tile is one box.
 
 use super::sm90::block::{MIN_FILTER_STAGES, TARGET_BYTES};
 use super::tile::INSTRUCTION_PIXELS;
@@ -144,7 +145,7 @@ impl GemmGeometry {
         [to_next, to_second]
     }
 
-    /// Distance, in pixels, of two rows of the halo in an NHWC halo tile of octets.
+    /// Distance, in pixels, between consecutive rows of the halo in an NHWC halo tile of octets.
     #[must_use]
     #[inline(always)]
     pub const fn row_pixels(&self) -> u32 {
@@ -155,7 +156,7 @@ impl GemmGeometry {
         }
     }
 
-    /// Pixels of the halo tile: those of all boxes, and those that unused octets read.
+    /// Pixels of the halo tile: the pixels of all boxes, and further ones that unused octets read.
     fn halo_pixels(&self) -> Option<u32> {
         let conv = &self.conv;
         let octets = WARP_SPECIALIZED.pixels() / INSTRUCTION_PIXELS;
@@ -265,16 +266,16 @@ impl GemmConfig {
         })
     }
 
-    /// The config with an NHWC halo tile, for an input whose K-vectors have the strides that `k_vectors`
-    /// returns for the K-vectors of a span.
+    /// Returns the config with an NHWC halo tile. For a number of K-vectors in a span, `k_vectors` returns
+    /// the strides of the input's K-vectors.
     fn as_nhwc_tile(
         &self,
         device: &GemmDevice,
         k_vectors: impl Fn(u32) -> Option<KVectorStrides>,
     ) -> Option<Self> {
         let g = &self.geometry;
-        // Formats without conversion multiply even and odd octets separately, as two strips need it. That
-        // costs small tiles some time.
+        // Only formats without conversion multiply even and odd octets separately, as two strips require.
+        // Separate MMAs cost small tiles some time.
         let are_interleaved = self.format.is_stored() || g.strips != MAX_WHOLE_STRIPS;
         let may_have_nhwc_tile = self.tile.is_warp_specialized() && self.format.parts == 1;
         if !may_have_nhwc_tile || !are_interleaved || g.k_vector_channels != K_VECTOR_VALUES {

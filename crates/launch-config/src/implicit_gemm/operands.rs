@@ -87,8 +87,8 @@ impl MmaOperands {
 mode! {
     /// How the reformat finds the power of two that scales a sample.
     pub Prescale {
-        /// It uses the optimistic scale and records magnitudes. The rescale repeats samples that the scale
-        /// does not suit.
+        /// The reformat uses the optimistic scale and records magnitudes. The rescale repeats samples that
+        /// the scale does not suit.
         OPTIMISTIC = 0,
         /// Each block scans its sample for the largest magnitude first.
         SCANNED = 1,

@@ -24,9 +24,9 @@ use super::{
     WARP_THREADS,
 };
 
-/// Chooses the extents of a tile's pixels: those with the least work for the whole plane, halo tiles
-/// included. With a pool, extents are whole windows. For warp-specialized tiles, it is the least time of the
-/// usual batch on the device, in whole rounds, for values in `format`.
+/// Chooses the extents of a tile's pixels with the least work for the whole plane, halo tiles included. With
+/// a pool, extents are whole windows. For warp-specialized tiles, the work is the time of the usual batch on
+/// the device, in whole rounds, for values in `format`.
 pub(super) fn choose_pixels(
     g: &mut GemmGeometry,
     tile: GemmTile,
@@ -206,8 +206,8 @@ impl GemmGeometry {
         }
     }
 
-    /// The distance of neighbouring columns of taps, if there is one plane and all distances are equal; else
-    /// 0.
+    /// Returns the distance of neighbouring columns of taps, if there is one plane and all distances are
+    /// equal; 0 otherwise.
     fn pair_k_vectors(&self) -> Option<u32> {
         let columns = self.k_vector_columns.checked_mul(self.conv.dilation_w)?;
         let together = self.planes == 1 && self.column_taps > 1;
@@ -230,7 +230,7 @@ impl GemmGeometry {
             stride_phase * self.halo_columns + column
         };
         let columns = (0..self.column_taps).map(column).max().unwrap_or(0);
-        // All octets of one row of the output.
+        // The octets of one row of the output.
         let octets_in_row = match self.strips {
             0 => 1,
             _ => self.tile_d * self.strips,
@@ -304,8 +304,8 @@ impl GemmGeometry {
         self.conv.q | self.tile_w | self.tile_pitch | self.slice_pitch
     }
 
-    /// Whether the pixels of a tile are a run: consecutive elements of the output, between whose rows there
-    /// are so few unused pixels that 64 pixels have more than a sector of results.
+    /// Whether the pixels of a tile are a run: consecutive elements of the output, with so few unused pixels
+    /// between rows that 64 pixels have more than a sector of results.
     const fn is_run(&self) -> bool {
         let are_rows = self.tile_w >= self.conv.q
             && self.tile_pitch <= 2 * self.conv.q
@@ -313,8 +313,8 @@ impl GemmGeometry {
         self.tile_d == 1 && (self.tile_h == 1 || are_rows)
     }
 
-    /// Cycles that a tile takes longer because it writes sectors in parts: for each filter, at both ends of
-    /// each row that does not begin on a vector, or of the run.
+    /// Returns the additional cycles of a tile for sectors that are written in part. Each filter has them at
+    /// both ends of the run, or of each row that does not begin on a vector.
     pub(super) fn partial_sector_cycles(&self, tile: GemmTile, format: OperandFormat) -> u64 {
         let vector = K_VECTOR_BYTES / format.value_bytes();
         let is_aligned = self.neighbours().is_multiple_of(vector);
@@ -349,10 +349,10 @@ impl GemmGeometry {
         u64::from(self.pixel_tiles()).saturating_mul(pixels + HALO_WEIGHT * k_vectors)
     }
 
-    /// Cost of all tiles of a plane for warp-specialized tiles, if shared memory has room for two stages of
-    /// each pipeline. Half of the cost is the time of the usual batch, in whole rounds; the other half is
-    /// proportional to the tiles, for other batches. If the usual batch does not fill a round, the time is
-    /// all of it.
+    /// Returns the cost of all tiles of a plane for warp-specialized tiles, if shared memory has room for two
+    /// stages of each pipeline. Half of the cost is the time of the usual batch, in whole rounds; the other
+    /// half is proportional to the tiles, for other batches. If the usual batch does not fill a round, both
+    /// halves are proportional to the tiles.
     fn warp_specialized_pixel_cost(
         &self,
         format: OperandFormat,
@@ -377,7 +377,7 @@ impl GemmGeometry {
         let k_vectors = HALO_WEIGHT * u64::from(self.halo_k_vectors);
         let rows = WARP_SPECIALIZED_ROW_WEIGHT * u64::from(self.halo_rows());
         let mut tile = depth_k_blocks * (taps + k_vectors + rows);
-        // The other costs are for each plane.
+        // `tile` is the cost for each plane. The remaining costs are for all planes.
         let planes = u64::from(self.planes.max(1));
         let pixels = match self.epilogue.is_shuffled() {
             true => INSTRUCTION_PIXELS,

@@ -1,9 +1,9 @@
 //! A reduction in the store of an implicit GEMM: of windows of pixels, and of neighbouring filters.
 //!
-//! A pool of windows that lie side by side, or a reduction over channels, need not read what a convolution
-//! has written. Warp-specialized tiles of whole windows reduce their results instead of storing them. A
-//! transposed convolution with a filter for each phase of an output channel
-//! (`conv_transpose::reduced`) has a window of its stride's extents in neighbouring filters.
+//! A pool of windows that lie side by side, or a reduction over channels, need not read a convolution's whole
+//! output from memory. Warp-specialized tiles of whole windows reduce their results instead of storing them.
+//! A transposed convolution with a filter for each phase of an output channel (`conv_transpose::reduced`) has
+//! a window of its stride's extents in neighbouring filters.
 
 use super::tile::INSTRUCTION_PIXELS;
 use super::{EpilogueKind, GemmConfig, GemmDevice, GemmGeometry, OperandFormat, PixelShuffle};
@@ -14,20 +14,20 @@ use crate::mode::mode;
 /// Pixels whose results a warp has in shared memory at a time. Windows do not reach beyond them.
 pub const REDUCED_PIXELS: u32 = 64;
 
-/// The most filters that are reduced to one result: those of a warp.
+/// The most filters that are reduced to one result: the filters of a warp.
 pub const MAX_REDUCED_FILTERS: u32 = 16;
 
 /// The most rows and columns of a window: an octet has whole windows.
 const MAX_EXTENT: u32 = INSTRUCTION_PIXELS;
 
 mode! {
-    /// What becomes of the results of a window.
+    /// The reduction of the results of a window.
     pub ResultReduction {
-        /// The largest, or NaN if there is one.
+        /// The largest result, or NaN if there is one.
         MAX = 0,
-        /// The smallest, or NaN if there is one.
+        /// The smallest result, or NaN if there is one.
         MIN = 1,
-        /// Their sum, divided by [`ReducedResults::divisor`].
+        /// The sum, divided by [`ReducedResults::divisor`].
         SUM = 2,
     }
 }
@@ -36,33 +36,35 @@ mode! {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReducedResults {
-    /// What becomes of them.
+    /// The reduction.
     pub operation: ResultReduction,
-    /// The factor of values while they are reduced, and of the result: minima are maxima of values with the
-    /// other sign.
+    /// The factor of values before the reduction, and of the result after it. Minima are maxima of values
+    /// with the other sign.
     pub sign: f32,
-    /// What changes no result: the reduction begins with it.
+    /// The neutral element, with which the reduction begins.
     pub neutral: f32,
     /// The binary logarithm of the neighbouring filters that are reduced to one result.
     pub log_filters: u32,
-    /// The binary logarithms of the rows and the columns of a window of pixels.
+    /// The binary logarithm of the rows of a window of pixels.
     pub log_rows: u32,
-    /// See there.
+    /// The binary logarithm of the columns of a window of pixels.
     pub log_columns: u32,
     /// Rows of windows that are written.
     pub height: u32,
     /// Columns of windows that are written.
     pub width: u32,
-    /// What a sum is divided by.
+    /// The divisor of sums.
     pub divisor: f32,
 }
 
 impl ReducedResults {
-    /// The reduction of `filters` neighbouring filters and of windows of these extents, of which so many
-    /// rows and columns are written. Windows at the end may be partial. Sums are divided by `divisor`.
+    /// Returns the reduction of `filters` neighbouring filters and of windows of `rows` by `columns` pixels.
+    /// `height` rows and `width` columns of windows are written; windows at the end may be partial. Sums are
+    /// divided by `divisor`.
     ///
     /// # Errors
-    /// Extents that are not powers of two, or beyond [`MAX_REDUCED_FILTERS`], or eight rows or columns.
+    /// Extents that are not powers of two; more than [`MAX_REDUCED_FILTERS`] filters; more than eight rows or
+    /// columns.
     pub fn new(
         operation: ResultReduction,
         filters: u32,
@@ -133,7 +135,8 @@ impl GemmConfig {
 }
 
 impl GemmGeometry {
-    /// The most slices of a tile, at most `deepest`, of which a row of windows is whole in so many strips.
+    /// Returns the largest power of two of slices, at most `deepest`, with which a row of windows in `strips`
+    /// strips fits [`REDUCED_PIXELS`], if there is one.
     pub(super) fn slices_of_windows(&self, strips: u32, deepest: u32) -> Option<u32> {
         let row = strips * INSTRUCTION_PIXELS * self.pool_h;
         (REDUCED_PIXELS / row)

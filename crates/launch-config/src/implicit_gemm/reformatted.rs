@@ -17,8 +17,8 @@ impl GemmConfig {
         planes * u64::from(k_vectors) * u64::from(K_VECTOR_WORDS)
     }
 
-    /// Whether both reformat the same input to the same words: with NHWC tiles, to channels-last values
-    /// whatever the padding; otherwise to padded planes of the same geometry.
+    /// Checks whether two configs reformat the same input to the same words. With NHWC tiles the words do not
+    /// depend on the padding; otherwise both configs must have padded planes of the same geometry.
     #[must_use]
     pub fn reformats_alike(&self, other: &Self) -> bool {
         let reformatted = |config: &Self| {
@@ -45,11 +45,12 @@ impl GemmConfig {
     }
 }
 
-/// Channels of a pixel that share a K-vector with other columns of the filter's reach, or all eight.
+/// Returns the channels of a pixel in a K-vector: all eight, or fewer beside other columns of the filter's
+/// reach.
 ///
-/// A K-vector of several columns may hold columns outside of the window that uses it; their filter values are
-/// 0. These columns must belong to another window of the sample, or an infinity there would have an effect
-/// that it has not in PyTorch. So all columns within reach must be used.
+/// A K-vector of several columns may hold columns outside of the window that uses it; filter values are 0
+/// there. These columns must belong to another window of the sample; otherwise an infinity there would have
+/// an effect that PyTorch's result does not show. Therefore all columns within reach must be used.
 pub(super) const fn k_vector_channels(conv: &ConvGeometry) -> u32 {
     let all_used = if conv.stride_w == 1 {
         conv.dilation_w <= conv.q

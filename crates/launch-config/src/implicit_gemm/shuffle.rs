@@ -8,10 +8,10 @@ use super::{EpilogueKind, GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, 
 use crate::Refusal;
 use crate::conv::ConvGeometry;
 
-/// The most pixels whose results a vector of the output has: two columns of each, in 16 bits.
+/// The most pixels whose results share a vector of the output: two columns of each pixel, in 16 bits.
 const VECTOR_PIXELS: u32 = K_VECTOR_BYTES / 2 / 2;
 
-/// Where results lie in an NCHW output whose columns are those of several neighbouring filters: filter
+/// The places of results in an NCHW output, in which neighbouring filters make neighbouring columns. Filter
 /// `(channel << shift) + phase` makes columns `(q << shift) + phase` of its channel.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,23 +32,24 @@ pub struct PixelShuffle {
     pub taps: [PhaseTaps; 3],
 }
 
-/// The taps of a filter along an axis that are in the windows of its phase, of all phases that have filters.
+/// The taps along an axis that are in the windows of each phase with filters.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PhaseTaps {
     /// The binary logarithm of the phases of the axis that have filters.
     pub shift: u32,
-    /// Elements of the transposed filter, whose elements `first + phase - tap * distance` are the taps of a
-    /// phase. A tap without an element is 0 and belongs to no window.
+    /// Elements of the transposed filter. The taps of a phase are its elements `first + phase - tap *
+    /// distance`. A tap without an element is 0 and belongs to no window.
     pub kernel: u32,
-    /// See there. It may be in front of the filter's elements, where it wraps, or behind them.
+    /// The element of tap 0 in phase 0. It may be in front of the filter's elements, where it wraps, or
+    /// behind them.
     pub first: u32,
-    /// See there.
+    /// Distance between the elements of consecutive taps.
     pub distance: u32,
 }
 
 impl PhaseTaps {
-    /// One phase that has every tap.
+    /// The taps of a single phase, which has every tap.
     pub const ALL: Self = Self {
         shift: 0,
         kernel: u32::MAX,
@@ -65,7 +66,7 @@ impl PhaseTaps {
 }
 
 impl PixelShuffle {
-    /// Nothing is shuffled.
+    /// The absent shuffle.
     pub const NONE: Self = Self {
         shift: 0,
         plane: 0,
@@ -83,21 +84,22 @@ impl PixelShuffle {
         self.shift > 0
     }
 
-    /// Which of its channel's filters a filter is: where they become columns, the column among its pixel's.
+    /// Returns the index of a filter among its channel's filters. Where filters become columns, it is the
+    /// index of the column among its pixel's columns.
     #[must_use]
     #[inline(always)]
     pub const fn phase(&self, filter: u32) -> u32 {
         filter & ((1 << self.shift) - 1)
     }
 
-    /// Whether the output has the column that a filter makes of a pixel of column `q`.
+    /// Checks whether the output has the column that a filter makes of a pixel in column `q`.
     #[must_use]
     #[inline(always)]
     pub const fn has_column(&self, filter: u32, q: u32) -> bool {
         (q << self.shift) + self.phase(filter) < self.columns
     }
 
-    /// The channel of what a filter makes of a pixel, and the place in its plane.
+    /// Returns the channel of a filter's result for a pixel, and the result's place in the channel's plane.
     #[must_use]
     #[inline(always)]
     pub const fn place(&self, filter: u32, [z, p, q]: [u32; 3]) -> [u32; 2] {
@@ -141,11 +143,11 @@ impl GemmConfig {
         Self::of_phases(conv, (shuffle, results), format, device, batch)
     }
 
-    /// The config of a convolution without a norm in warp-specialized tiles, whose neighbouring filters are
-    /// phases of a channel, with these results.
+    /// Chooses the config of a convolution without a norm in warp-specialized tiles, whose neighbouring
+    /// filters are phases of a channel. `results` has the pool and the epilogue.
     ///
     /// # Errors
-    /// As of [`new_shuffled`](Self::new_shuffled).
+    /// Problems that [`new_shuffled`](Self::new_shuffled) refuses.
     pub(super) fn of_phases(
         conv: &ConvGeometry,
         (shuffle, results): (PixelShuffle, (Option<[u32; 2]>, EpilogueKind)),
@@ -169,8 +171,8 @@ impl GemmConfig {
 }
 
 impl GemmGeometry {
-    /// Whether the pixels of a vector of shuffled results, at most [`VECTOR_PIXELS`], are of one row of a
-    /// tile, where rows of the output are whole vectors.
+    /// Checks whether the pixels of each vector of shuffled results, at most [`VECTOR_PIXELS`], are in one
+    /// row of a tile. Rows of the output are whole vectors here.
     pub(super) const fn has_rows_of_vectors(&self) -> bool {
         let are_whole = self.tile_w >= self.conv.q || self.tile_w.is_multiple_of(VECTOR_PIXELS);
         let is_one_row = self.tile_h == 1 && self.tile_d == 1;

@@ -17,14 +17,15 @@ pub const M64N32: GemmTile = GemmTile::new(1, 4, 4);
 /// 16 filters by 64 pixels, for problems that have few pixels.
 pub const M16N64: GemmTile = GemmTile::new(1, 2, 1);
 
-/// The tiles that a config is chosen from.
+/// The tiles of `mma.sync`, from which a config is chosen.
 pub const TILES: [GemmTile; 5] = [M64N128, M32N128, M16N256, M64N32, M16N64];
 
-/// The rate that [`step_cost`] was fitted at: multiply-adds of a multiprocessor in a cycle, of an H200.
+/// The rate at which [`step_cost`] was fitted, an H200's: multiply-adds per cycle of a multiprocessor.
 pub(super) const FITTED_RATE: u64 = 2048;
 
-/// Cycles of an output for each MMA step, in ten-thousandths, on a device of [`FITTED_RATE`]. 16
-/// multiply-adds make 78 at best; the fewer outputs a warp has, the more operands it loads for each.
+/// Returns the cost of an MMA step for each output, in ten-thousandths of a cycle, on a device of
+/// [`FITTED_RATE`]. An output's 16 multiply-adds cost 78 at best. The fewer outputs a warp has, the more
+/// operands it loads for each.
 pub(super) const fn step_cost(tile: GemmTile) -> u64 {
     match (tile.operands, tile.pixel_octets) {
         (4, _) => 130,

@@ -13,9 +13,9 @@
 //! tile's pixels.
 //!
 //! Split-K: where a sample has few pixels and sums are long, the blocks of a cluster have the same tiles, and
-//! a share of the K blocks each. Each share of a tile's results is finished in one of the blocks, by the warp
-//! that owns it; the warps of its number in the other blocks send it their accumulators. The additions round,
-//! so results depend on the number of blocks ([`GemmConfig::split_k`]).
+//! a share of the K blocks each. Each share of a tile's results is finished in one of the blocks, by its
+//! owner warp. The warps with the same index in the other blocks send their accumulators to it. The additions
+//! round, so results depend on the number of blocks ([`GemmConfig::split_k`]).
 
 pub(super) mod block;
 mod mainloop;
@@ -52,8 +52,8 @@ const MAX_RESIDENT_BATCHES: u32 = 64;
 /// The most halo stages: one that is read, and one for each producer warp of halo tiles.
 const MAX_HALO_STAGES: u32 = HALO_WARPS + 1;
 
-/// The most bytes of a halo tile of planes for each MMA step with which the ping-pong schedule pays, where
-/// filters are not resident (docs/tuning.md).
+/// The most bytes of a halo tile of planes per MMA step for which the ping-pong schedule pays without
+/// resident filters (docs/tuning.md).
 const PING_PONG_STEP_BYTES: u32 = 2048;
 
 /// Cycles of sending accumulators to another block.
@@ -65,12 +65,12 @@ const STEP_CYCLES: u64 = 128;
 /// Bytes of results that memory takes from a multiprocessor in a cycle.
 const WRITTEN_PER_CYCLE: u64 = 13;
 
-/// Cost of a filter in blocks of one tile, in hundredths of that in blocks of two: each halo tile is loaded
-/// for half as many filters.
+/// Cost of a filter in blocks of one tile, in per cent of its cost in blocks of two tiles: each halo tile is
+/// loaded for half as many filters.
 const ONE_TILE_COST: u64 = 115;
 
 impl GemmGeometry {
-    /// The range of K blocks of block `rank` of `split_k`, a power of two: the first, and the end.
+    /// Returns the K blocks of block `rank` of `split_k` blocks, a power of two: the first one, and the end.
     #[must_use]
     #[inline(always)]
     pub const fn warp_specialized_k_blocks(&self, rank: u32, split_k: u32) -> [u32; 2] {
@@ -144,7 +144,7 @@ impl GemmGeometry {
         )
     }
 
-    /// [`mainloop_config`](Self::mainloop_config) with a schedule.
+    /// As [`mainloop_config`](Self::mainloop_config), with a schedule.
     const fn max_stages(
         &self,
         format: OperandFormat,
@@ -172,7 +172,7 @@ impl GemmGeometry {
         Some(mainloop)
     }
 
-    /// The same with `staged` staging buffers for each converting warp.
+    /// As `max_stages`, with `staged` staging buffers for each converting warp.
     const fn stages_beside(
         &self,
         format: OperandFormat,
@@ -222,7 +222,7 @@ impl GemmGeometry {
         }
     }
 
-    /// Adds the positions of the staging buffers to `mainloop`, which kernels would else recompute.
+    /// Adds the positions of the staging buffers to `mainloop`; otherwise kernels would recompute them.
     const fn with_places(
         &self,
         format: OperandFormat,
@@ -236,10 +236,10 @@ impl GemmGeometry {
         mainloop
     }
 
-    /// The time of `work_tiles` tiles of pixels in blocks of one tile and of two, in clusters of `split_k`,
-    /// in hundredths of the time of a tile. `u64::MAX` for two where they are impossible: for split values,
-    /// and results that are reduced, beside which registers have room for one tile; for filters that make two
-    /// outputs in depth, which have one tile in a group; and where shared memory has no room.
+    /// Returns the time of `work_tiles` tiles of pixels in blocks of one tile and of two, in clusters of
+    /// `split_k`, in hundredths of the time of a tile. The second time is `u64::MAX` where two tiles are
+    /// impossible. Beside split values or reduced results, registers have room for one tile only. Filters for
+    /// two outputs in depth have one tile in a group. Shared memory may be too small.
     pub(super) fn warp_specialized_rounds(
         &self,
         format: OperandFormat,
@@ -313,9 +313,9 @@ pub const fn mma_batch_bytes(parts: u32) -> u32 {
     MMA_BATCH_STEPS * parts * MMA_STEP_BYTES
 }
 
-/// Index, in a part of an MMA step, of word `word` (values `2 * word` and `2 * word + 1`) of K-vector
-/// `k_vector` of filter `filter`. A filter is a line of two K-vectors, which are exchanged in every second
-/// set of four filters: the swizzle of 32 bytes, as boxes of filters in place have it.
+/// Returns the index, in a part of an MMA step, of word `word` (values `2 * word` and `2 * word + 1`) of
+/// K-vector `k_vector` of filter `filter`. A filter is a line of two K-vectors, which are exchanged in every
+/// second set of four filters. This is the 32-byte swizzle that boxes of filters in place have.
 #[must_use]
 pub const fn filter_word(filter: u32, k_vector: u32, word: u32) -> u32 {
     let swizzled = k_vector ^ (filter / 4 % 2);
@@ -362,9 +362,9 @@ impl GemmConfig {
         (mainloop.residency.is_resident() || pays).then_some(mainloop)
     }
 
-    /// Whether warpgroups take turns although there are filters for two tiles of a block: with resident
-    /// filters, if that is faster. Results are written while the other warpgroup multiplies, but each tile of
-    /// filters loads its own halo tiles.
+    /// Checks whether ping-pong is faster although there are filters for two tiles of a block. Filters must
+    /// be resident. Results are written while the other warpgroup multiplies, but each tile of filters loads
+    /// its own halo tiles.
     fn alternates(&self, device: &GemmDevice) -> bool {
         let (g, format) = (&self.geometry, self.format);
         let mma_steps = u64::from(g.k_blocks) * u64::from(g.mma_steps);
@@ -388,7 +388,7 @@ impl GemmConfig {
         (self.geometry).mainloop_config(self.format, blocks, device.shared_bytes)
     }
 
-    /// Tiles of a block, for the actual number of samples. Results do not depend on it.
+    /// Tiles of a block, for the actual number of samples. Results do not depend on their number.
     pub(super) fn warp_specialized_tiles(&self, device: &GemmDevice) -> u32 {
         let g = &self.geometry;
         match g.warp_specialized_rounds(self.format, self.split_k, device, g.work_tiles()) {

@@ -1,13 +1,14 @@
 //! Staged f32 tiles: the producer converts channels-last f32 to f16 on the way to the halo tile, without a
 //! reformat.
 //!
-//! Where the channels of a pixel are contiguous, eight f32 are a K-vector once they are converted. TMA loads
-//! the boxes of an NHWC halo tile as f32 into staging memory, in *staged tiles* of some rows of a box each.
-//! The three producer warps of halo tiles take them in turn, and each starts its own copies.
+//! Where the channels of a pixel are contiguous, eight f32 become a K-vector by conversion. TMA loads the
+//! boxes of an NHWC halo tile as f32 into staging memory, in *staged tiles* of some rows of a box each. The
+//! three producer warps of halo tiles take them in turn, and each starts its own copies.
 //!
 //! Values are scaled by a power of two, as in the reformat. The GEMM runs at the optimistic scale and records
 //! the largest magnitude of each tile. A kernel then finds the samples that the scale does not suit, and a
-//! second launch of the GEMM repeats them with their own scales. Without such samples it returns at once.
+//! second launch of the GEMM repeats them with their own scales. Without such samples, that launch returns at
+//! once.
 
 use super::sm90::MainloopConfig;
 use super::sm90::block::{HALO_WARPS, TARGET_BYTES};
@@ -20,7 +21,7 @@ const STAGED_TILE_BYTES: u32 = 10 * 1024;
 const ROUND_VECTORS: u64 = 128;
 /// Approximate cycles of a round (docs/tuning.md).
 const ROUND_CYCLES: u64 = 170;
-/// Approximate cycles of a staged tile beside its rounds (docs/tuning.md).
+/// Approximate cycles of a staged tile in addition to its rounds (docs/tuning.md).
 const STAGED_TILE_CYCLES: u64 = 900;
 
 /// Bytes of traffic for each f32 that is first transposed and then reformatted: read, written, read again,
@@ -40,8 +41,8 @@ pub const STAGED_WIDTH: u32 = 2;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StagedTiles {
-    /// Extents of a staged tile along the second and the third axis of its box. It has more than one along
-    /// the third only if it has all along the second.
+    /// Extents of a staged tile along the second and the third axis of its box. It has several elements along
+    /// the third axis only if it covers the second axis.
     pub extents: [u32; 2],
     /// Staged tiles of a box along these axes.
     pub counts: [u32; 2],
@@ -69,7 +70,7 @@ impl StagedTiles {
         let width = if is_converted { STAGED_WIDTH } else { 1 };
         let run_bytes = columns * width * (K_VECTOR_BYTES << g.span_shift());
         let boxes = (g.k_block_planes >> g.span_shift()) * g.k_vectors.boxes;
-        // At least one for each warp, if there are that many runs.
+        // At least one staged tile for each warp, if there are that many runs.
         let of_box = second * third / HALO_WARPS.div_ceil(boxes);
         let runs = if STAGED_TILE_BYTES / run_bytes < of_box {
             STAGED_TILE_BYTES / run_bytes
@@ -153,8 +154,8 @@ impl GemmConfig {
         are_counted && are_reached && g.staged_tiles.of_k_block >= HALO_WARPS
     }
 
-    /// Whether reading a channels-last input in place takes no longer than transposing and reformatting it
-    /// first. It never does where values are operands without conversion.
+    /// Checks whether reading a channels-last input in place takes no longer than transposing and
+    /// reformatting it first. Reading in place always pays for values that are operands without conversion.
     #[must_use]
     pub fn pays_channels_last(&self, device: &GemmDevice) -> bool {
         let mainloop = self.mainloop_config(device);

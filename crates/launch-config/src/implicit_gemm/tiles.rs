@@ -1,4 +1,4 @@
-//! The tiles of every architecture, and what differs from tile to tile.
+//! The tiles of every architecture, and their properties.
 
 use super::OperandFormat;
 use super::sm80::{self, M16N64, M16N256, M32N128, M64N32, M64N128};
@@ -31,9 +31,9 @@ impl GemmTile {
         }
     }
 
-    /// Whether the tile's kernels in `format` support convolutions without a norm. Formats with several parts
-    /// in an MMA step do not: [`OperandFormat::BF16X3`] is used instead. Else the largest tile of each kind
-    /// of MMA does, and, for f32, one for few filters.
+    /// Whether the tile's kernels in `format` support convolutions without a norm. No kernel of a format with
+    /// several parts in an MMA step does: [`OperandFormat::BF16X3`] is used instead. In other formats the
+    /// largest tile of each kind of MMA does and, for f32, one tile for few filters.
     #[must_use]
     pub const fn ends(self, format: OperandFormat) -> bool {
         let is_largest = self.mainloop.is_warpgroup_mma() || self.operands == M64N128.operands;
@@ -46,8 +46,8 @@ impl GemmTile {
         self.is_warp_specialized() || self.operands == M32N128.operands
     }
 
-    /// Cycles of an output for each MMA step, in ten-thousandths, on multiprocessors of `rate` multiply-adds
-    /// in a cycle.
+    /// Cost of an MMA step for each output, in ten-thousandths of a cycle, on multiprocessors of `rate`
+    /// multiply-adds per cycle.
     pub(super) const fn step_cost(self, rate: u64) -> u64 {
         match self.mainloop {
             Mainloop::Sm80CpAsync => sm80::step_cost(self) * sm80::FITTED_RATE / rate,

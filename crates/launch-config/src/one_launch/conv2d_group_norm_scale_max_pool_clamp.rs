@@ -5,8 +5,8 @@
 //! four rows of the input. An *output tile* is four rows of the convolution's output, which are one pooled
 //! row.
 //!
-//! A cluster has two blocks where samples are many. Where they are few, [`OneLaunch2dGeometry::spread`]
-//! chooses clusters with a block for each consumer warpgroup. Results are the same bits.
+//! A cluster has two blocks for large batches. For small ones, [`OneLaunch2dGeometry::spread`] chooses
+//! clusters with a block for each consumer warpgroup. Results are bit-identical.
 //!
 //! The shapes are those of KernelBench problem 85, with any batch, height and number of groups;
 //! [`OneLaunch2dGeometry::new`] refuses all others.
@@ -93,7 +93,7 @@ pub struct OneLaunch2dGeometry {
     pub height: u32,
     /// Channels of a group.
     pub group_channels: u32,
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f32,
     /// Lower bound of the clamp, applied first.
     pub min: f32,
@@ -103,7 +103,7 @@ pub struct OneLaunch2dGeometry {
     pub bias: Presence,
     /// Weight and bias of the norm.
     pub affine: Presence,
-    /// Their element type.
+    /// The element type of weight and bias.
     pub affine_type: AffineType,
 }
 
@@ -136,7 +136,7 @@ impl OneLaunch2dGeometry {
         Refusal::unless_are("pool stride", &pool.stride, &[window; 2])?;
         Refusal::unless_are("pool padding", &pool.padding, &[0; 2])?;
         Refusal::unless_are("pool dilation", &pool.dilation, &[1; 2])?;
-        // Other numbers of windows come from ceil_mode.
+        // `ceil_mode` gives other numbers of windows.
         let whole = [conv.output[1] / window, OUT_WIDTH as usize];
         Refusal::unless_are("pooled output", &pool.output, &whole)?;
         let [rows, _] = pool.output;
@@ -158,8 +158,8 @@ impl OneLaunch2dGeometry {
         })
     }
 
-    /// The launch on a device of `multiprocessors` multiprocessors. There is one block to a multiprocessor,
-    /// and clusters take samples in turn.
+    /// The launch on a device of `multiprocessors` multiprocessors. A multiprocessor has one block, and
+    /// clusters process samples in turn.
     #[must_use]
     pub const fn launch_shape(
         &self,
@@ -181,8 +181,9 @@ impl OneLaunch2dGeometry {
         }
     }
 
-    /// `config`, spread over more blocks if all samples still run at the same time on a device of
-    /// `multiprocessors` multiprocessors. The batch size decides, but results are the same bits.
+    /// Returns `config`, spread over more blocks if all samples still run at the same time on a device of
+    /// `multiprocessors` multiprocessors. The choice depends on the batch size, but results are
+    /// bit-identical.
     #[must_use]
     pub const fn spread(
         &self,
@@ -231,11 +232,12 @@ impl OneLaunch2dGeometry {
     }
 }
 
-/// One in `MARGIN` of the clusters that ran at the same time on the measured device is not counted. On a
-/// device that runs fewer, one sample too many would double the time, which is more than spreading gains.
+/// The inverse safety margin: one in `MARGIN` of the concurrent clusters of the measured device is not
+/// counted. On a device that runs fewer, one sample too many would double the time, which is more than
+/// spreading gains.
 const MARGIN: u64 = 15;
 
-/// Clusters of `blocks` blocks that surely run at the same time.
+/// Returns the number of clusters of `blocks` blocks that run at the same time, with the margin.
 const fn clusters_at_once(blocks: u32, multiprocessors: u32) -> u64 {
     let counted = at_once(blocks, multiprocessors);
     counted - counted / MARGIN
@@ -259,7 +261,7 @@ pub struct HalfRows {
 }
 
 impl HalfRows {
-    /// Rows of one of `consumers` warpgroups, which take output tiles in turn.
+    /// Rows of one of `consumers` warpgroups, which process output tiles in turn.
     #[must_use]
     #[inline(always)]
     pub const fn rows_of(&self, warpgroup: u32, consumers: u32) -> u32 {
@@ -270,7 +272,7 @@ impl HalfRows {
     }
 }
 
-/// The share of `taker` where `takers` take `items` in turn.
+/// Returns the number of items of `taker` if `takers` process `items` in turn.
 #[must_use]
 #[inline(always)]
 pub const fn turns(items: u32, taker: u32, takers: u32) -> u32 {
@@ -287,12 +289,12 @@ mod tests {
         pooled_by(input, MaxPool2dSpec::new(4))
     }
 
-    /// The same with another pool.
+    /// Returns the geometry with another pool.
     fn pooled_by(input: [usize; 4], pool: MaxPool2dSpec) -> Option<OneLaunch2dGeometry> {
         of_layers(input, Conv2dSpec::default(), pool)
     }
 
-    /// The same with another convolution, too.
+    /// Returns the geometry with another convolution and another pool.
     fn of_layers(
         input: [usize; 4],
         conv: Conv2dSpec,
@@ -326,7 +328,7 @@ mod tests {
 
     #[test]
     fn small_batches_are_spread_while_all_samples_run_at_once() {
-        // Multiprocessors; the largest batch that is spread in the two formats of f32, and in f16.
+        // Multiprocessors; the largest batch that is spread, in the two f32 formats and in f16.
         let table = [
             (132, 28, 16), // H200, H100 SXM
             (114, 24, 14), // H100 PCIe
@@ -406,7 +408,7 @@ mod tests {
         assert!(geometry([1, 8, 9, 128]).is_none());
         assert!(geometry([1, 8, 135, 128]).is_none());
         assert!(geometry([0, 8, 128, 128]).is_some());
-        // All but the last give as many pooled pixels as the kernel does, or a row and a column more.
+        // All but the last have as many pooled pixels as the kernel, or one row and one column more.
         let of = |conv| of_layers([1, 8, 128, 128], conv, MaxPool2dSpec::new(4));
         let plain = Conv2dSpec::default();
         let (dilation, padding) = ([2, 2], [1, 1]);

@@ -1,8 +1,8 @@
 //! `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)` in one launch.
 //!
-//! One block computes a sample and keeps all of its input in shared memory. So the shapes are those of
-//! KernelBench problem 79, with any depth and height of the volume that fit; [`OneLaunch3dGeometry::new`]
-//! refuses all others.
+//! One block computes a sample and keeps all of its input in shared memory. The kernel therefore supports the
+//! shapes of KernelBench problem 79, with any depth and height of the volume that fit.
+//! [`OneLaunch3dGeometry::new`] refuses all others.
 //!
 //! A block's output is cut into *items*: [`TILE_ROWS`] rows of the flattened (z, p) plane by
 //! [`STRIP_COLUMNS`] columns. Item `i` is rows `i / STRIPS`, columns `i % STRIPS`; warp `w` takes
@@ -102,7 +102,7 @@ pub const RECIPROCAL_SHIFT: u32 = 24;
 pub struct OneLaunch3dGeometry {
     /// Samples.
     pub n: u64,
-    /// Added to the variance.
+    /// Number added to the variance.
     pub eps: f64,
     /// `1 / (out_rows * OUT_WIDTH)`.
     pub count_reciprocal: f64,
@@ -264,8 +264,8 @@ impl OneLaunch3dGeometry {
     }
 
     /// Blocks of a cluster that share a sample, on a device with clusters and `multiprocessors`
-    /// multiprocessors: as many as let all samples run at the same time. It is 1 (no cluster) where samples
-    /// are enough, or where a sample has no more items than a block has warps.
+    /// multiprocessors: the largest number with which all samples run at the same time. It is 1 (no cluster)
+    /// for large batches, and for samples with no more items than a block has warps.
     #[must_use]
     pub const fn cluster_blocks(&self, multiprocessors: u32) -> u32 {
         let mut i = 0;

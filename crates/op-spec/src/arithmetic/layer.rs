@@ -16,21 +16,21 @@ use crate::graph::parameters::Wanted;
 use crate::setters::setters;
 use crate::{PointwiseSpec, Quantity, ScaleProblem, SpecError};
 
-/// A parameter that is the other operand of an operation, by PyTorch's rules of broadcasting.
+/// A parameter that is the other operand of an operation, broadcast by PyTorch's rules.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BroadcastParameter {
-    /// Its name. Layers of the same name share it.
+    /// The parameter's name. Layers that give the same name share the parameter.
     pub name: String,
-    /// Its shape, of one element or of one for each channel; without it, one for each channel, such as
-    /// `(c, 1, 1)` for images.
+    /// The parameter's shape: one element, or one for each channel. `None` stands for one for each channel,
+    /// such as `(c, 1, 1)` for images.
     pub shape: Option<Vec<usize>>,
-    /// What it is before training; without it, what changes no value.
+    /// The initial values before training. `None` stands for the operation's neutral element.
     pub initialisation: Option<Initialisation>,
 }
 
 impl BroadcastParameter {
-    /// A parameter with one value for each channel, which changes no value before training.
+    /// Returns a parameter with one value for each channel, initialised to the operation's neutral element.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -43,9 +43,9 @@ impl BroadcastParameter {
 
 setters! {
     [] BroadcastParameter {
-        /// With this shape.
+        /// Sets the shape.
         shape(shape: &[usize]) |parameter| parameter.shape = Some(shape.to_vec());
-        /// With these values before training.
+        /// Sets the initial values before training.
         initialisation(initialisation: Initialisation) |parameter|
             parameter.initialisation = Some(initialisation);
     }
@@ -55,13 +55,13 @@ setters! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum OtherTensor {
-    /// A parameter, which is broadcast.
+    /// A broadcast parameter.
     Parameter(BroadcastParameter),
-    /// The value of this name, of exactly the shape of the first operand: in a
-    /// [`Graph`](crate::graph::Graph) any value, in a [`Chain`](crate::graph::Chain) a further input.
+    /// The value of this name, with exactly the shape of the first operand. In a
+    /// [`Graph`](crate::graph::Graph) it is any value, in a [`Chain`](crate::graph::Chain) a further input.
     Input(String),
-    /// What the layer of this number gives, of exactly the shape of the first operand. Layers are counted
-    /// from 0, and it comes before this one.
+    /// The output of the layer of this number, with exactly the shape of the first operand. Layers are
+    /// counted from 0; the layer must come before this one.
     Layer(usize),
 }
 
@@ -105,7 +105,7 @@ impl From<BroadcastParameter> for Other {
     }
 }
 
-/// An operation with a tensor.
+/// An operation on the first operand and another tensor.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ArithmeticLayer {
@@ -116,14 +116,14 @@ pub struct ArithmeticLayer {
 }
 
 impl ArithmeticOp {
-    /// The operation with this name.
+    /// Returns the operation with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|operation| operation.name() == name)
     }
 
-    /// The layer with this other operand: a constant makes it a pointwise function.
+    /// Returns the layer with this other operand. A constant makes it a pointwise function.
     fn layer(self, other: Other) -> Layer {
         match other {
             Other::Value(value) => Layer::Pointwise(match self {
@@ -139,7 +139,7 @@ impl ArithmeticOp {
         }
     }
 
-    /// What changes no value.
+    /// Returns the initialisation by the operation's neutral element.
     const fn neutral(self) -> Initialisation {
         match self {
             Self::Add | Self::Sub => Initialisation::Zeros,
@@ -149,8 +149,7 @@ impl ArithmeticOp {
 }
 
 impl Layer {
-    /// The addition of a constant, of a parameter, of the value of this name, or of what an earlier layer
-    /// gives.
+    /// Adds a constant, a parameter, the value of this name, or the output of an earlier layer.
     ///
     /// ```
     /// # use op_spec as convfuse;
@@ -167,27 +166,26 @@ impl Layer {
         ArithmeticOp::Add.layer(other.into())
     }
 
-    /// The difference to a constant, a parameter, or another value, as of [`add`](Self::add), which is
-    /// subtracted.
+    /// Subtracts a constant, a parameter, or another value; see [`add`](Self::add) for the operands.
     #[must_use]
     pub fn sub(other: impl Into<Other>) -> Layer {
         ArithmeticOp::Sub.layer(other.into())
     }
 
-    /// The product with a constant, a parameter, or another value, as of [`add`](Self::add).
+    /// Multiplies by a constant, a parameter, or another value; see [`add`](Self::add) for the operands.
     #[must_use]
     pub fn mul(other: impl Into<Other>) -> Layer {
         ArithmeticOp::Mul.layer(other.into())
     }
 
-    /// The quotient by a constant, a parameter, or another value, as of [`add`](Self::add).
+    /// Divides by a constant, a parameter, or another value; see [`add`](Self::add) for the operands.
     #[must_use]
     pub fn div(other: impl Into<Other>) -> Layer {
         ArithmeticOp::Div.layer(other.into())
     }
 }
 
-/// The attributes as they are written down: a value, a parameter with its name, or an input.
+/// The attributes in a file: a value, a parameter with its name, an input, or a layer.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "an object of attributes")]
 struct File {
@@ -262,7 +260,7 @@ impl Serialize for ArithmeticLayer {
 }
 
 impl ArithmeticLayer {
-    /// The parameter, if the other operand is one.
+    /// The parameter that is the other operand, if it is one.
     pub(crate) const fn parameter(&self) -> Option<&BroadcastParameter> {
         match &self.other {
             OtherTensor::Parameter(parameter) => Some(parameter),
@@ -283,7 +281,7 @@ impl GraphLayer for ArithmeticLayer {
     }
 
     fn needs_batch(&self) -> bool {
-        // It has an axis for the batch, which the output gets.
+        // The parameter has an axis for the batch, and the broadcast output gets that axis.
         self.shape()
             .is_some_and(|shape| matches!(shape, [1, _, ..]))
     }
@@ -365,7 +363,7 @@ impl GraphLayer for ArithmeticLayer {
 }
 
 impl ArithmeticProblem {
-    /// The part of a normal form that the operation can be.
+    /// Returns the operation's role in a normal form.
     pub(crate) fn role(self) -> Role {
         match self.operand {
             ArithmeticOperand::Elements(_) => Role::Residual(self),

@@ -15,8 +15,8 @@ use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
 use crate::graph::parameters::{Wanted, unless};
 use crate::setters::{PerAxis, setters};
 
-/// A convolution, as `torch.nn.Conv1d`, `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it; input channels
-/// are those of what it is given.
+/// A convolution, as `torch.nn.Conv1d`, `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it. The number of
+/// input channels follows from the layer's input.
 ///
 /// ```
 /// # use op_spec as convfuse;
@@ -39,12 +39,12 @@ pub struct ConvLayer<const D: usize> {
     pub kernel_size: [usize; D],
     /// Stride, padding, dilation, groups.
     pub attributes: ConvSpec<D>,
-    /// Whether it adds a bias.
+    /// Whether the layer adds a bias.
     pub bias: bool,
 }
 
 impl<const D: usize> ConvLayer<D> {
-    /// PyTorch's defaults: stride 1, no padding, no gaps, one group, a bias.
+    /// PyTorch's defaults: stride 1, no padding, dilation 1, one group, a bias.
     #[must_use]
     pub fn new(
         name: impl Into<String>,
@@ -74,19 +74,19 @@ impl<const D: usize> ConvLayer<D> {
 
 setters! {
     [const D: usize] ConvLayer<D> {
-        /// With these attributes.
+        /// Sets all attributes.
         attributes(attributes: ConvSpec<D>) |layer| layer.attributes = attributes;
-        /// With this step between windows.
+        /// Sets the step between windows.
         stride(stride: impl Into<PerAxis<D>>) |layer| layer.attributes.stride = stride.into().0;
-        /// With this padding: elements on both sides of all axes or of each, or a [`Padding`].
+        /// Sets the padding: elements on both sides of all axes or of each axis, or a [`Padding`].
         padding(padding: impl Into<Padding<D>>) |layer| layer.attributes.padding = padding.into();
-        /// With padding of this kind.
+        /// Sets the padding mode.
         padding_mode(mode: PaddingMode) |layer| layer.attributes.padding_mode = mode;
-        /// With this step between the elements of a window.
+        /// Sets the step between the elements of a window.
         dilation(dilation: impl Into<PerAxis<D>>) |layer| layer.attributes.dilation = dilation.into().0;
-        /// With this number of groups.
+        /// Sets the number of groups.
         groups(groups: usize) |layer| layer.attributes.groups = groups;
-        /// With a bias or without.
+        /// Sets whether the layer adds a bias.
         bias(bias: bool) |layer| layer.bias = bias;
     }
 }
@@ -143,7 +143,7 @@ struct ConvFile {
     bias: bool,
 }
 
-/// Numbers, or the name of a rule.
+/// Padding in a file: numbers, or the name of a rule.
 #[derive(Serialize, Deserialize)]
 #[serde(
     untagged,
@@ -179,7 +179,7 @@ fn is_zeros(mode: &PaddingMode) -> bool {
     *mode == PaddingMode::Zeros
 }
 
-/// What is wrong with the attributes of a convolution in a file.
+/// An error in the attributes of a convolution in a file.
 enum ConvFileError {
     Axes(AxesError),
     Padding(String),
@@ -244,14 +244,14 @@ impl<const D: usize> From<ConvLayer<D>> for ConvFile {
     }
 }
 
-/// The parameters of a convolution with a filter of this shape. PyTorch takes the second extent of any filter
-/// for that of the inputs.
+/// Returns the parameters of a convolution with a filter of this shape. As in PyTorch, the second extent of
+/// the filter determines `fan_in`, also for transposed convolutions.
 pub(crate) fn weight_and_bias(
     shape: Vec<usize>,
     out_channels: usize,
     has_bias: bool,
 ) -> Vec<Wanted> {
-    // An absurd filter is refused with its input; its bound is of no use.
+    // The product may saturate: an absurd filter is refused later, together with its input.
     let fan_in =
         (shape[1..].iter()).fold(1, |product: usize, &extent| product.saturating_mul(extent));
     let initialisation = Initialisation::Uniform { fan_in };
@@ -291,7 +291,7 @@ where
     }
 
     fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
-        // Ranks are for the specification to refuse, which wants a filter to compare with.
+        // Without an axis of channels the filter has 0 of them; the specification then refuses the rank.
         let weight = self.weight_shape(input.get(1).copied().unwrap_or(0));
         let bias = [self.out_channels];
         let bias = self.bias.then_some(&bias[..]);

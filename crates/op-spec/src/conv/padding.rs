@@ -1,9 +1,9 @@
-//! What a convolution reads beyond the edges of its input.
+//! Padding of convolutions: its extent and its values.
 
 use super::ConvSpec;
 use crate::error::{Quantity, SpecError, at_least_one};
 
-/// How far a convolution reads beyond its input.
+/// The extent of a convolution's padding.
 ///
 /// # Examples
 /// ```
@@ -17,13 +17,13 @@ use crate::error::{Quantity, SpecError, at_least_one};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Padding<const D: usize> {
-    /// So many elements on both sides of each axis.
+    /// This number of elements on both sides of each axis.
     Each([usize; D]),
     /// Padding that makes the output as large as the input, PyTorch's `padding='same'`:
-    /// `dilation * (kernel_size - 1)` on both sides together, of which an odd one is at the end. The stride
-    /// must be 1.
+    /// `dilation * (kernel_size - 1)` elements on both sides together. If this number is odd, the end gets
+    /// the extra element. The stride must be 1.
     Same,
-    /// None, PyTorch's `padding='valid'`.
+    /// No padding, PyTorch's `padding='valid'`.
     Valid,
 }
 
@@ -45,8 +45,8 @@ impl<const D: usize> From<[usize; D]> for Padding<D> {
     }
 }
 
-/// What a convolution reads beyond the edges of its input; PyTorch's `padding_mode`. Kernels take its number.
-/// Exhaustive: PyTorch has these four.
+/// The values of the padding; PyTorch's `padding_mode`. Kernels take the variant's number. Exhaustive:
+/// PyTorch has these four.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "graph", derive(serde::Serialize, serde::Deserialize))]
@@ -57,9 +57,9 @@ pub enum PaddingMode {
     Zeros,
     /// The input mirrored at its outermost elements, which are not repeated. Padding is less than the extent.
     Reflect,
-    /// The outermost elements.
+    /// The outermost elements of the input, repeated.
     Replicate,
-    /// The input's other end. Padding is no more than the extent.
+    /// Elements from the input's other end. Padding is no more than the extent.
     Circular,
 }
 
@@ -75,8 +75,8 @@ impl PaddingMode {
         }
     }
 
-    /// Where on an axis of `extent` elements the one is found that stands at `position`, which may be beyond
-    /// either end. Nothing for a zero.
+    /// Returns the index of the input element that stands at `position` on an axis of `extent` elements. The
+    /// position may be beyond either end. Returns `None` for a zero.
     ///
     /// # Panics
     /// If there are no elements, or if the position is farther beyond an end than the mode allows.
@@ -104,8 +104,7 @@ impl PaddingMode {
     }
 }
 
-/// What is put around an input before it is convolved, where a convolution cannot read it as zeros on both
-/// sides alike.
+/// A padding step before a convolution, for padding that is not zeros of equal width on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pad<const D: usize> {
@@ -115,7 +114,7 @@ pub struct Pad<const D: usize> {
     pub before: [usize; D],
     /// Elements after the last one.
     pub after: [usize; D],
-    /// What is put there.
+    /// The values of the padding.
     pub mode: PaddingMode,
 }
 
@@ -126,7 +125,7 @@ impl<const D: usize> Pad<D> {
         core::array::from_fn(|axis| self.inner[axis] + self.before[axis] + self.after[axis])
     }
 
-    /// Checks the axes behind the first `absent` ones, which the operator's input does not have.
+    /// Checks the padding of all axes but the first `absent` ones, which the operator's input does not have.
     ///
     /// # Errors
     /// Padding beyond what its mode allows; an axis without elements to take padding from; padded extents
@@ -169,8 +168,8 @@ impl<const D: usize> Pad<D> {
 }
 
 impl<const D: usize> ConvSpec<D> {
-    /// The zero padding that the convolution applies itself, equal on both sides, and the separate padding
-    /// step that replaces it for any other padding.
+    /// Returns the zero padding that the convolution applies itself, equal on both sides, and the separate
+    /// padding step that replaces it for any other padding.
     ///
     /// # Errors
     /// `same` with a stride; padding beyond what its mode allows; an axis without elements to take padding

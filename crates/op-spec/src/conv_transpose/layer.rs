@@ -15,7 +15,7 @@ use crate::graph::parameters::Wanted;
 use crate::setters::{PerAxis, setters};
 
 /// A transposed convolution, as `torch.nn.ConvTranspose1d`, `torch.nn.ConvTranspose2d` and
-/// `torch.nn.ConvTranspose3d` describe it; input channels are those of what it is given.
+/// `torch.nn.ConvTranspose3d` describe it. The number of input channels follows from the layer's input.
 ///
 /// ```
 /// # use op_spec as convfuse;
@@ -38,12 +38,12 @@ pub struct ConvTransposeLayer<const D: usize> {
     pub kernel_size: [usize; D],
     /// Stride, paddings, dilation, groups.
     pub attributes: ConvTransposeSpec<D>,
-    /// Whether it adds a bias.
+    /// Whether the layer adds a bias.
     pub bias: bool,
 }
 
 impl<const D: usize> ConvTransposeLayer<D> {
-    /// PyTorch's defaults: stride 1, no padding, no gaps, one group, a bias.
+    /// PyTorch's defaults: stride 1, no padding, dilation 1, one group, a bias.
     #[must_use]
     pub fn new(
         name: impl Into<String>,
@@ -59,7 +59,8 @@ impl<const D: usize> ConvTransposeLayer<D> {
         }
     }
 
-    /// The shape of the filter for inputs with `in_channels` channels. The groups divide the output's.
+    /// Returns the shape of the filter for inputs with `in_channels` channels. The groups divide the output
+    /// channels.
     #[must_use]
     pub fn weight_shape(&self, in_channels: usize) -> Vec<usize> {
         let of_group = self.out_channels / self.attributes.groups.max(1);
@@ -71,19 +72,19 @@ impl<const D: usize> ConvTransposeLayer<D> {
 
 setters! {
     [const D: usize] ConvTransposeLayer<D> {
-        /// With these attributes.
+        /// Sets all attributes.
         attributes(attributes: ConvTransposeSpec<D>) |layer| layer.attributes = attributes;
-        /// With this step in the output.
+        /// Sets the stride: the step in the output from one input element's products to the next one's.
         stride(stride: impl Into<PerAxis<D>>) |layer| layer.attributes.stride = stride.into().0;
-        /// With so many elements less at both ends of all axes or of each.
+        /// Sets the number of elements cut off at both ends of all axes or of each axis.
         padding(padding: impl Into<PerAxis<D>>) |layer| layer.attributes.padding = padding.into().0;
-        /// With so many elements more at the end of all axes or of each.
+        /// Sets the number of elements added at the end of all axes or of each axis.
         output_padding(more: impl Into<PerAxis<D>>) |layer| layer.attributes.output_padding = more.into().0;
-        /// With this step between the elements of a filter.
+        /// Sets the step between the elements of a filter.
         dilation(dilation: impl Into<PerAxis<D>>) |layer| layer.attributes.dilation = dilation.into().0;
-        /// With this number of groups.
+        /// Sets the number of groups.
         groups(groups: usize) |layer| layer.attributes.groups = groups;
-        /// With a bias or without.
+        /// Sets whether the layer adds a bias.
         bias(bias: bool) |layer| layer.bias = bias;
     }
 }
@@ -202,7 +203,7 @@ where
     }
 
     fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
-        // Ranks are for the specification to refuse, which wants a filter to compare with.
+        // Without an axis of channels the filter has 0 of them; the specification then refuses the rank.
         let weight = self.weight_shape(input.get(1).copied().unwrap_or(0));
         let bias = [self.out_channels];
         let bias = self.bias.then_some(&bias[..]);

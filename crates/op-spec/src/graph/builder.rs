@@ -1,4 +1,4 @@
-//! Graphs, layer by layer.
+//! A builder of graphs, layer by layer.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Graph, GraphError, Layer, Node, Operand, earlier};
 
-/// A graph in the making; see [`Graph::builder`]. What is wrong is said by [`build`](Self::build).
+/// A graph under construction; see [`Graph::builder`]. [`build`](Self::build) reports all errors.
 ///
 /// # Examples
 /// Two branches, and a further input `mask`:
@@ -33,33 +33,33 @@ use super::{Graph, GraphError, Layer, Node, Operand, earlier};
 #[derive(Clone, Debug)]
 pub struct GraphBuilder {
     in_channels: usize,
-    /// The first one first.
+    /// Names of the inputs, the first input's first.
     inputs: Vec<String>,
     layers: Vec<Step>,
-    /// The further ones.
+    /// Names of the further outputs.
     outputs: Vec<String>,
 }
 
 /// A layer with the names of its values.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Step {
-    /// That of the output.
+    /// Name of the output.
     pub(super) name: String,
-    /// That of the first operand.
+    /// Name of the first operand.
     pub(super) input: String,
     pub(super) layer: Layer,
 }
 
-/// The values of a graph in the making.
+/// The values of a graph under construction.
 #[derive(Default)]
 struct Values {
-    /// Each with its name, and whether something takes it.
+    /// Each value with its name and a flag: whether a layer takes it, or it is an output.
     all: Vec<(String, Operand, bool)>,
     by_name: BTreeMap<String, usize>,
 }
 
 impl Values {
-    /// Adds a value under a name that no other has.
+    /// Adds a value under a unique name.
     fn define(&mut self, name: String, value: Operand) -> Result<(), GraphError> {
         let known = self.by_name.insert(name.clone(), self.all.len());
         if name.is_empty() || known.is_some() {
@@ -69,7 +69,7 @@ impl Values {
         Ok(())
     }
 
-    /// The value of this name, which something takes.
+    /// Returns the value of this name and marks it as taken.
     fn take(&mut self, name: &str) -> Option<Operand> {
         let (_, value, is_taken) = &mut self.all[*self.by_name.get(name)?];
         *is_taken = true;
@@ -78,7 +78,7 @@ impl Values {
 }
 
 impl Graph {
-    /// A graph whose first input has this name and number of channels.
+    /// Starts a graph whose first input has this name and number of channels.
     #[must_use]
     pub fn builder(input: impl Into<String>, in_channels: usize) -> GraphBuilder {
         GraphBuilder {
@@ -91,14 +91,15 @@ impl Graph {
 }
 
 impl GraphBuilder {
-    /// Adds a further input. Layers may take it beside another value, from which its shape follows.
+    /// Adds a further input. A layer may take it beside its first operand, which determines the input's
+    /// shape.
     #[must_use]
     pub fn input(mut self, name: impl Into<String>) -> GraphBuilder {
         self.inputs.push(name.into());
         self
     }
 
-    /// Adds a further output: the value of this name, which layers may take as well.
+    /// Adds a further output: the value of this name. Layers may take the value as well.
     ///
     /// ```
     /// # use op_spec as convfuse;
@@ -119,8 +120,9 @@ impl GraphBuilder {
         self
     }
 
-    /// Adds a layer that takes the value `input`, the first input or the output of an earlier layer, and
-    /// whose output is the value `name`. What a layer takes besides, it names itself: [`Layer::add`].
+    /// Adds a layer that takes the value `input` and whose output is the value `name`. The value `input` is
+    /// the first input or the output of an earlier layer. The layer itself names its further operands; see
+    /// [`Layer::add`].
     #[must_use]
     pub fn layer(
         mut self,
@@ -136,19 +138,19 @@ impl GraphBuilder {
         self
     }
 
-    /// Adds layers.
     pub(super) fn steps(mut self, steps: Vec<Step>) -> GraphBuilder {
         self.layers.extend(steps);
         self
     }
 
-    /// The graph whose first output is the value `output`, and whose further ones were [added](Self::output).
+    /// Returns the graph with the value `output` as first output, and the [added](Self::output) further
+    /// outputs.
     ///
     /// # Errors
-    /// Those of [`Chain::new`](super::Chain::new); a name that two values have; a layer that takes a value
-    /// which no earlier layer gives, or a further input in place of its first operand; a value that no layer
-    /// takes, and that is no output; an output that no layer gives, or that is one already; operands of an
-    /// addition with different channels.
+    /// The errors of [`Chain::new`](super::Chain::new); two values with the same name; a layer that takes a
+    /// value of no earlier layer, or a further input as its first operand; a value that no layer takes and
+    /// that is not an output; an output that no layer gives, or that is already one; operands of an addition
+    /// with different channels.
     pub fn build(self, output: &str) -> Result<Graph, GraphError> {
         let GraphBuilder {
             in_channels,

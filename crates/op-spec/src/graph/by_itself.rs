@@ -1,22 +1,22 @@
-//! Layers that nothing is fused with.
+//! Layers that form a region by themselves.
 
 use crate::{CatProblem, GateProblem, NarrowProblem, PadProblem, ShuffleProblem};
 
-/// Layers that nothing is fused with: they pass values on as they are, in another order or with others, or
-/// multiply them.
+/// A layer that no other layer is fused with. It copies values unchanged (reshaped, reordered, concatenated
+/// or padded) or multiplies them by a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByItself {
-    /// Nothing but another shape, by this operator.
+    /// A change of shape alone, by this operator.
     Reshape(&'static str),
-    /// Values one behind the other.
+    /// Concatenation along an axis.
     Cat(CatProblem),
-    /// A part of an axis.
+    /// A slice of an axis.
     Narrow(NarrowProblem),
     /// A product with a factor for each channel of each sample.
     Gate(GateProblem),
-    /// Axes that are split, and their parts joined in another order.
+    /// A shuffle: axes are split, and their parts are joined in another order.
     Shuffle(ShuffleProblem),
-    /// Values around the spatial axes.
+    /// Padding around the spatial axes.
     Pad(PadProblem),
 }
 

@@ -1,4 +1,4 @@
-//! Chains: lists of layers, each of which takes what the one before it gives.
+//! Chains: lists of layers, each of which takes the output of the layer before it.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -13,14 +13,15 @@ use super::file::ChainFile;
 use super::naming::object;
 use super::{Graph, GraphError, Layer, Node, Operand, earlier};
 
-/// A list of layers that fit one another: the simplest [`Graph`].
+/// A list of layers that fit one another: the simplest kind of [`Graph`].
 ///
-/// Layers that take several values, such as [`Layer::add`], take further inputs of the chain beside what the
-/// layer before them gives, or what a layer before that gives, by its number:
-/// [`OtherTensor::Layer`](super::OtherTensor::Layer).
+/// A layer with several operands, such as [`Layer::add`], takes the output of the layer before it as the
+/// first one. Its further operands are further inputs of the chain, by name, or outputs of earlier layers, by
+/// number: [`OtherTensor::Layer`](super::OtherTensor::Layer).
 ///
-/// As JSON it is an object with `in_channels` and `layers`, a list of objects with one key each, the
-/// operator, whose value has the name and the attributes that are not PyTorch's defaults:
+/// As JSON, a chain is an object with `in_channels` and `layers`, a list of objects with one key each. The
+/// key is the operator; its value has the layer's name and the attributes that differ from PyTorch's
+/// defaults:
 ///
 /// ```json
 /// {"in_channels": 3, "layers": [
@@ -53,14 +54,14 @@ use super::{Graph, GraphError, Layer, Node, Operand, earlier};
 pub struct Chain(Graph);
 
 impl Chain {
-    /// The chain of these layers on inputs with `in_channels` channels: a tuple of layers of different types,
-    /// or an array, a vector or an iterator of one. Its further inputs come in the order
-    /// in which the layers name them.
+    /// Returns the chain of these layers for inputs with `in_channels` channels. The layers are a tuple of
+    /// layers of different types, or an array, a vector or an iterator of one type. The further inputs come
+    /// in the order in which the layers name them.
     ///
     /// # Errors
-    /// No layers; what a layer refuses whatever the input is; a layer for images after one that gives
+    /// No layers; attributes that a layer refuses for any input; a layer for images after one that gives
     /// volumes; a layer that needs channels after a reduction over them; layers that share a parameter of
-    /// different shapes; a further input without a name; a number that no earlier layer has.
+    /// different shapes; a further input without a name; a layer number that no earlier layer has.
     pub fn new<By>(in_channels: usize, layers: impl Layers<By>) -> Result<Chain, GraphError> {
         let (mut inputs, mut nodes) = (Vec::<String>::new(), Vec::<Node>::new());
         let mut known = BTreeMap::<String, usize>::new();
@@ -93,23 +94,23 @@ impl Chain {
     }
 }
 
-/// What a [`Chain`] can be made of: tuples of up to 16 layers, and whatever can be iterated over to give
-/// layers. `By` tells these two apart, and is never named.
+/// Types that give the layers of a [`Chain`]: tuples of up to 16 layers, and iterables of layers. `By` only
+/// keeps these two implementations apart; callers never name it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` gives no layers",
     note = "up to 16 layers of different types are a tuple, `(Layer::conv2d(..), Layer::relu())`",
     note = "more are an array or a vector of `Layer`, into which `Layer::from` turns each"
 )]
 pub trait Layers<By> {
-    /// The layers, in their order.
+    /// Returns the layers, in order.
     fn layers(self) -> Vec<Layer>;
 }
 
-/// See [`Layers`].
+/// The marker of iterables for [`Layers`].
 #[derive(Debug)]
 pub struct ByIteration(());
 
-/// See [`Layers`].
+/// The marker of tuples for [`Layers`].
 #[derive(Debug)]
 pub struct ByTuple(());
 

@@ -1,4 +1,4 @@
-//! How chains and graphs are debugged: a call for each layer.
+//! `Debug` output of chains and graphs: one call for each layer.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -7,8 +7,8 @@ use core::fmt;
 
 use super::{Chain, Graph, Operand};
 
-/// A layer as a call, with its name and what it takes besides the value of the layer before it in a chain:
-/// `sum = add(second, x)`.
+/// A layer as a call such as `sum = add(second, x)`, with its name and its operands. A chain omits the
+/// operand that is the output of the layer before.
 struct Call<'a>(&'a Graph, usize);
 
 impl fmt::Debug for Call<'_> {
@@ -46,8 +46,8 @@ impl fmt::Debug for Calls<'_> {
     }
 }
 
-/// A call for each layer, with the names of values. Attributes are left to the debugged
-/// [`Layer`](super::Layer) and to JSON.
+/// One call for each layer, with the names of values. Attributes are omitted; the `Debug` output of
+/// [`Layer`](super::Layer) and JSON have them.
 impl fmt::Debug for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("Graph");
@@ -65,7 +65,7 @@ impl fmt::Debug for Graph {
     }
 }
 
-/// As that of a [`Graph`], without names of values.
+/// The output of [`Graph`]'s `Debug`, without names of values.
 impl fmt::Debug for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Chain")

@@ -1,4 +1,4 @@
-//! What a graph refuses.
+//! Errors of graphs.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -7,23 +7,23 @@ use core::fmt;
 
 use crate::SpecError;
 
-/// The error: its variants, each with its fields and its message.
+/// Defines the error: its variants, each with its fields and its message.
 macro_rules! graph_error {
     ($(
         $(#[$doc:meta])*
         $Variant:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty,)+ }: $message:literal $(, $value:expr)?;
     )+) => {
-        /// Why layers are no graph, or a graph does not take an input. Layers are counted from 0.
+        /// An error in the layers of a graph, or in a graph's input. Layers are counted from 0.
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum GraphError {
             /// There are no layers.
             Empty,
-            /// What is wrong with a layer of a graph in which layers have names.
+            /// The error of a layer in a graph whose layers have names.
             Named {
-                /// The name of what the layer gives.
+                /// The name of the layer's output.
                 name: String,
-                /// What is wrong.
+                /// The error.
                 source: Box<GraphError>,
             },
             $(
@@ -47,75 +47,75 @@ macro_rules! graph_error {
 graph_error! {
     /// A layer refuses its attributes or its input.
     Layer {
-        /// Which one.
+        /// Index of the layer.
         layer: usize,
-        /// What it says.
+        /// The layer's error.
         source: SpecError,
     }: "layer {layer}: {source}";
-    /// A layer takes another number of spatial dimensions than the layers before it give.
+    /// A layer takes a number of spatial dimensions that differs from the output of the layers before it.
     Dimensions {
-        /// Which one.
+        /// Index of the layer.
         layer: usize,
-        /// Its operator.
+        /// The layer's operator.
         operator: &'static str,
-        /// Dimensions that it is given.
+        /// Dimensions of its input.
         actual: usize,
         /// Dimensions that it takes.
         expected: usize,
     }: "layer {layer}: {operator}: spatial dimensions are {actual}, expected {expected}";
-    /// A layer needs channels, which an earlier layer reduces over, or makes one with other axes.
+    /// A layer needs channels, but an earlier layer has reduced over them or merged them with other axes.
     NoChannels {
-        /// Which one.
+        /// Index of the layer.
         layer: usize,
-        /// Its operator.
+        /// The layer's operator.
         operator: &'static str,
     }: "layer {layer}: {operator}: the input has no channels, or not known how many: an earlier layer reduces over them or flattens them";
-    /// A layer takes the first axis for the batch, and the input has none.
+    /// A layer takes the first axis as the batch, but the input has no batch.
     NoBatch {
-        /// Which one.
+        /// Index of the layer.
         layer: usize,
-        /// Its operator.
+        /// The layer's operator.
         operator: &'static str,
         /// The rank of the graph's input.
         rank: usize,
     }: "layer {layer}: {operator}: the input has rank {rank} and no batch, expected rank {}", rank + 1;
-    /// A layer with parameters has no name for them.
+    /// A layer with parameters has no name.
     NoName {
-        /// Which one.
+        /// Index of the layer.
         layer: usize,
-        /// Its operator.
+        /// The layer's operator.
         operator: &'static str,
     }: "layer {layer}: {operator}: name is empty, the layer has parameters to store under it";
-    /// Two layers share a parameter, but disagree about it.
+    /// Two layers share a parameter but expect different shapes of it.
     Shared {
         /// The later layer.
         layer: usize,
         /// The parameter.
         name: String,
-        /// The shape that this layer wants.
+        /// The shape that this layer expects.
         actual: Vec<usize>,
-        /// The shape that the layers before want.
+        /// The shape that an earlier layer expects.
         expected: Vec<usize>,
     }: "layer {layer}: {name} has shape {actual:?}, an earlier layer shares it with shape {expected:?}";
     /// A layer of a chain takes a further input that has no name.
     NoInputName {
-        /// Which one.
+        /// Index of the layer.
         layer: usize,
-        /// Its operator.
+        /// The layer's operator.
         operator: &'static str,
     }: "layer {layer}: {operator}: input is empty, the chain's further inputs have names";
-    /// Two layers take the same further input, but are given different shapes.
+    /// Two layers take the same further input but expect different shapes of it.
     SharedInput {
         /// The later layer.
         layer: usize,
         /// The input.
         name: String,
-        /// The shape that this layer is given.
+        /// The shape that this layer expects.
         actual: Vec<usize>,
-        /// The shape that an earlier layer is given.
+        /// The shape that an earlier layer expects.
         expected: Vec<usize>,
     }: "layer {layer}: input {name} would have shape {actual:?}, an earlier layer takes it with shape {expected:?}";
-    /// A value has no name, or that of an earlier value.
+    /// A value has no name, or the name of an earlier value.
     ValueName {
         /// The name.
         name: String,
@@ -123,51 +123,51 @@ graph_error! {
         "" => "a value has no name".into(),
         name => alloc::format!("two values have the name {name}"),
     };
-    /// A layer takes a value that neither is an input nor comes from an earlier layer.
+    /// A layer takes a value that is neither an input nor the output of an earlier layer.
     UnknownValue {
-        /// Which one.
+        /// Index of the layer.
         layer: usize,
-        /// Its operator.
+        /// The layer's operator.
         operator: &'static str,
         /// The value's name.
         name: String,
         /// The values before it.
         known: Vec<String>,
     }: "layer {layer}: {operator}: there is no value {name} before it, only {}", in_short(known);
-    /// A layer takes the output of a layer, by its number, that does not come before it.
+    /// A layer takes, by its number, the output of a layer that does not come before it.
     LaterLayer {
-        /// Which one.
+        /// Index of the layer.
         layer: usize,
-        /// Its operator.
+        /// The layer's operator.
         operator: &'static str,
         /// The other layer.
         other: usize,
     }: "layer {layer}: {operator}: layer {other} does not come before it";
-    /// A layer's first operand is a further input, whose shape follows from nothing.
+    /// A layer's first operand is a further input. The shape of such an input is unknown.
     FurtherInput {
-        /// Which one.
+        /// Index of the layer.
         layer: usize,
-        /// Its operator.
+        /// The layer's operator.
         operator: &'static str,
         /// The input.
         name: String,
     }: "layer {layer}: {operator}: input {name} is its first operand, whose shape must be known";
-    /// No layer takes a value, and it is no output of the graph.
+    /// A value that no layer takes and that is not an output of the graph.
     UnusedValue {
         /// Its name.
         name: String,
     }: "graph: no layer takes {name}, and it is no output";
-    /// An output of a graph is no value that a layer gives, or is an output already.
+    /// An output of a graph that is not the output of a layer, or that is already an output.
     Output {
         /// The value's name.
         name: String,
-        /// Whether it is an output already.
+        /// Whether it is already an output.
         is_repeated: bool,
     }: "graph: the output {name} {}", match is_repeated {
         true => "is an output already",
         false => "is no value that a layer gives",
     };
-    /// The same as [`Shared`](Self::Shared), where the shapes agree and the initialisations do not.
+    /// Two layers share a parameter of the same shape but initialise it differently.
     SharedInitialisation {
         /// The later layer.
         layer: usize,
@@ -177,7 +177,7 @@ graph_error! {
 }
 
 impl GraphError {
-    /// The layer that is refused, if it is one.
+    /// Returns the layer that the error is about, if there is one.
     #[must_use]
     pub fn layer(&self) -> Option<usize> {
         match self {
@@ -201,7 +201,7 @@ impl GraphError {
         }
     }
 
-    /// The error of the layer whose output has this name.
+    /// Wraps the error with the name of the layer's output; an empty name leaves the error unchanged.
     pub(super) fn of(self, name: &str) -> GraphError {
         match name {
             "" => self,
@@ -212,7 +212,7 @@ impl GraphError {
         }
     }
 
-    /// The error, with the name of the layer's output among these.
+    /// Wraps the error with the name of the layer's output, one of `names`.
     pub(super) fn among(self, names: &[String]) -> GraphError {
         let name = self.layer().and_then(|layer| names.get(layer));
         match name {
@@ -222,7 +222,7 @@ impl GraphError {
     }
 }
 
-/// Writes an error with a name behind the number of the layer, with which the errors of layers begin.
+/// Writes the error of a layer. The layer's name follows its number, with which such errors begin.
 fn write_named(f: &mut fmt::Formatter<'_>, name: &str, source: &GraphError) -> fmt::Result {
     let text = alloc::format!("{source}");
     match text.split_once(": ") {
@@ -231,7 +231,7 @@ fn write_named(f: &mut fmt::Formatter<'_>, name: &str, source: &GraphError) -> f
     }
 }
 
-/// Values as a list, of which the last ones are enough where there are many.
+/// Lists the values; of many, only the last ones.
 fn in_short(names: &[String]) -> String {
     const MOST: usize = 16;
     match names.len().checked_sub(MOST) {
@@ -240,5 +240,5 @@ fn in_short(names: &[String]) -> String {
     }
 }
 
-// What a layer says is part of the message already.
+// No `source`: the message already contains the layer's own error.
 impl core::error::Error for GraphError {}

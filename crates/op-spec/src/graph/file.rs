@@ -1,8 +1,7 @@
-//! Layers and chains as they are written down: one object for each layer, attributes that are PyTorch's
-//! defaults left out.
+//! Serialisation of layers and chains: one object for each layer, without attributes that have PyTorch's
+//! default.
 //!
-//! How the attributes of a layer are written stands with it, in the file of its operator; here is what they
-//! share.
+//! Each operator's file defines how its attributes are written. This file has the parts that they share.
 
 use alloc::format;
 use alloc::string::String;
@@ -31,14 +30,14 @@ pub(super) struct ChainFile {
     pub(super) layers: Vec<Layer>,
 }
 
-/// Reads a number, with words for what it should be.
+/// Reads a whole number; its errors are in words that name no Rust types.
 pub(super) fn whole_number<'de, D: Deserializer<'de>>(file: D) -> Result<usize, D::Error> {
     usize::deserialize(file).map_err(|error| Error::custom(in_words(&error)))
 }
 
-/// What stands in a list of layers.
+/// An entry of a list of layers.
 pub(super) trait Numbered {
-    /// What such a list is called.
+    /// The name of a list of such entries in errors.
     const KIND: &str;
 }
 
@@ -46,7 +45,7 @@ impl Numbered for Layer {
     const KIND: &str = "a list of layers";
 }
 
-/// Reads layers such that what is wrong with one names it.
+/// Reads a list of layers; an error in a layer begins with its number.
 pub(super) fn numbered<'de, T: Deserialize<'de> + Numbered, D: Deserializer<'de>>(
     file: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -116,7 +115,7 @@ impl<'de> Deserialize<'de> for Layer {
     }
 }
 
-/// An error's text with words for the Rust types that serde expects.
+/// Returns the error's text with plain words for the Rust types that serde expects.
 fn in_words(error: &impl fmt::Display) -> String {
     format!("{error}")
         .replace("expected usize", "expected a whole number")
@@ -125,12 +124,11 @@ fn in_words(error: &impl fmt::Display) -> String {
         .replace("expected a sequence", "expected a list")
 }
 
-/// Whether there is an operator of this name.
 fn is_known(operator: &str) -> bool {
     Layer::operators().any(|known| known == operator)
 }
 
-/// The error for an operator that there is not.
+/// Returns the error for an unknown operator.
 pub(super) fn unknown<E: Error>(operator: &str) -> E {
     let known: Vec<_> = Layer::operators().collect();
     E::custom(format!(
@@ -139,7 +137,7 @@ pub(super) fn unknown<E: Error>(operator: &str) -> E {
     ))
 }
 
-/// Reads one of several operators whose name was read already.
+/// Reads one of several operators. The caller has already read the operator's name.
 fn named<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     operator: &str,
     attributes: &mut A,
@@ -150,7 +148,7 @@ fn named<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     }))
 }
 
-/// An operator whose name was read already, and its attributes.
+/// The attributes of an operator, and its name, which the caller has already read.
 struct Named<'a, A> {
     operator: Option<&'a str>,
     attributes: &'a mut A,
@@ -175,8 +173,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Named<'_, A> {
     }
 }
 
-/// How a layer with attributes is its file, which has all of them side by side, and the other way round.
-/// Fields with a value are the file's alone.
+/// Converts between a layer with an `attributes` field and its file, which has all attributes side by side.
+/// Fields given as `name: value` exist in the file alone.
 macro_rules! written_as {
     ($File:ident: $Layer:ident { $($field:ident),* }, $Spec:ident { $($attribute:ident),* } $(, $other:ident: $value:expr)*) => {
         #[doc(hidden)] // only for serde
@@ -197,7 +195,7 @@ macro_rules! written_as {
 
 pub(crate) use written_as;
 
-/// An attribute has a number of entries that is not its layer's.
+/// The error of an attribute with more or fewer entries than its layer has axes.
 #[derive(Debug)]
 pub(crate) struct AxesError {
     name: &'static str,
@@ -231,7 +229,7 @@ pub(crate) enum Axes {
 }
 
 impl Axes {
-    /// One number where they are all the same.
+    /// Returns `All` if all values are equal, and `Each` otherwise.
     pub(crate) fn of(values: &[usize]) -> Axes {
         match values {
             [first, rest @ ..] if rest.iter().all(|value| value == first) => Axes::All(*first),
@@ -239,7 +237,7 @@ impl Axes {
         }
     }
 
-    /// The same, or nothing where all are `default`.
+    /// Returns the values, or `None` if all of them are `default`.
     pub(crate) fn unless(values: &[usize], default: usize) -> Option<Axes> {
         let is_default = values.iter().all(|&value| value == default);
         (!is_default).then(|| Axes::of(values))
@@ -260,7 +258,7 @@ impl Axes {
     }
 }
 
-/// The values of an attribute that may be left out.
+/// Returns the values of an optional attribute.
 pub(crate) fn axes<const D: usize>(
     name: &'static str,
     values: Option<&Axes>,

@@ -7,19 +7,19 @@ use super::error::GraphError;
 use super::layer::Layer;
 use crate::{Quantity, SpecError};
 
-/// What a layer is given, as far as it does not depend on the input.
+/// The channels and dimensions of a layer's input, as far as they do not depend on the graph's input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flow {
-    /// Channels, until a reduction over them.
+    /// Number of channels; `None` behind a reduction over them.
     pub(crate) channels: Option<usize>,
-    /// Dimensions behind the first two, if some layer has a fixed number of them.
+    /// Number of dimensions behind the first two, if some layer has a fixed number of them.
     pub(crate) dimensions: Option<usize>,
 }
 
-/// The dimensions of the first input behind batch and channels, as the first layer with a fixed number of
-/// them tells behind which that of the input is known.
+/// Returns the first input's number of dimensions behind batch and channels. It follows from the first layer
+/// that takes a fixed number of dimensions and whose distance in rank from the first input is known.
 pub(super) fn input_dimensions(layers: &[Layer], operands: &[Vec<Operand>]) -> Option<usize> {
-    // The axes that each layer's output lacks in comparison with the first input.
+    // The number of axes by which each layer's output has fewer than the first input.
     let mut lost: Vec<Option<usize>> = Vec::with_capacity(layers.len());
     for (layer, operands) in layers.iter().zip(operands) {
         let before = match operands[0] {
@@ -35,10 +35,10 @@ pub(super) fn input_dimensions(layers: &[Layer], operands: &[Vec<Operand>]) -> O
     None
 }
 
-/// What each layer is given as its first operand.
+/// Computes the [`Flow`] of each layer's first operand.
 ///
 /// # Errors
-/// Those of [`Chain::new`](super::Chain::new), but for parameters.
+/// The errors of [`Chain::new`](super::Chain::new), except those about parameters.
 pub(super) fn flow(
     in_channels: usize,
     layers: &[Layer],
@@ -46,13 +46,13 @@ pub(super) fn flow(
 ) -> Result<Vec<Flow>, GraphError> {
     let dimensions = input_dimensions(layers, operands);
     let mut flows = Vec::with_capacity(layers.len());
-    // What each layer gives.
+    // The flow of each layer's output.
     let mut given: Vec<Flow> = Vec::with_capacity(layers.len());
     for (index, layer) in layers.iter().enumerate() {
         let flow_of = |operand: &Operand| match *operand {
             Operand::Layer(layer) => given[layer],
             Operand::Input(input) => Flow {
-                // Those of further inputs follow from the first operand.
+                // The channels of further inputs follow from the first operand.
                 channels: (input == 0).then_some(in_channels),
                 dimensions,
             },

@@ -1,7 +1,7 @@
-//! Layers: PyTorch's modules with their attributes, and what flows between them.
+//! Layers: PyTorch's modules with their attributes, and the properties that a graph needs of them.
 //!
-//! Each layer is implemented in its operator's file, by the trait [`GraphLayer`]. This file lists the
-//! operators; names, problems, parameters and files of a graph follow from the list.
+//! Each operator's file implements the trait [`GraphLayer`] for its layer. This file lists the operators;
+//! names, problems, parameters and files of a graph follow from the list.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -41,104 +41,106 @@ pub use crate::prelu::layer::PreluLayer;
 pub use crate::reshape::ReshapeLayer;
 pub use crate::scale::layer::ScaleLayer;
 
-/// What a graph asks of a layer.
+/// The properties of a layer that a graph needs.
 pub(crate) trait GraphLayer {
-    /// The spatial dimensions that the layer takes, if not any.
+    /// Returns the number of spatial dimensions that the layer takes, if it is fixed.
     fn dimensions(&self) -> Option<usize> {
         None
     }
 
-    /// Whether the layer cannot do without channels.
+    /// Whether the layer needs an input with channels.
     fn needs_channels(&self) -> bool {
         true
     }
 
-    /// Whether PyTorch's module takes the first axis of any input for the batch.
+    /// Whether PyTorch's module takes the first axis of any input as the batch.
     fn needs_batch(&self) -> bool {
         false
     }
 
-    /// Whether what a sample gives depends on the others of its batch.
+    /// Whether a sample's output depends on the other samples of its batch.
     fn couples_samples(&self) -> bool {
         false
     }
 
-    /// Checks the attributes for an input with these channels, and gives the output's, if it has any.
+    /// Checks the attributes for an input with this number of channels, and returns the output's number, if
+    /// any.
     fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
         Ok(Some(channels))
     }
 
-    /// The axes that the output lacks, if these are as many for any input.
+    /// Returns the number of axes that the output lacks, if it is the same for any input.
     fn lost_dimensions(&self) -> Option<usize> {
         Some(0)
     }
 
-    /// What the layer gives where it is given this, as far as it does not depend on the input.
+    /// Returns the flow of the output for this flow of the input.
     fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
         let output = self.check(given.channels.unwrap_or(0))?;
         Ok(Flow {
-            // What has no channels does not get any.
+            // An input without channels gives an output without channels.
             channels: given.channels.and(output),
             ..*given
         })
     }
 
-    /// The name under which the parameters are stored.
+    /// Returns the name under which the parameters are stored.
     fn name(&self) -> &str {
         ""
     }
 
-    /// The parameters that the layer may have, in PyTorch's order.
+    /// Returns the parameters that the layer may have, in PyTorch's order.
     fn parameters(&self, _: &Flow) -> Vec<Wanted> {
         Vec::new()
     }
 
-    /// The names of the values that the layer takes beside its first operand.
+    /// Returns the names of the operands beside the first one.
     fn operands(&self) -> &[String] {
         &[]
     }
 
-    /// The number of the layer whose output it takes beside its first operand, if it is known by its number.
+    /// Returns the number of the layer whose output is the second operand, if it is given by number.
     fn earlier(&self) -> Option<usize> {
         None
     }
 
-    /// The axis along which the layer puts its operands one behind the other, if it does. Its
-    /// [`problem`](Self::problem) is then that of their joint shape.
+    /// Returns the axis along which the layer concatenates its operands, if it does.
+    /// [`problem`](Self::problem) then takes the shape of the concatenated operands.
     fn joined_axis(&self) -> Option<usize> {
         None
     }
 
-    /// The shape of the operands beside the first one, which has this shape.
+    /// Returns the shape of the operands beside the first one, which has the shape `input`.
     fn other_shape(&self, input: &[usize]) -> Vec<usize> {
         input.to_vec()
     }
 
-    /// The channels of the operands beside the first one, which has so many.
+    /// Returns the number of channels of the operands beside the first one, which has `channels`.
     fn other_channels(&self, channels: usize) -> usize {
         channels
     }
 
-    /// Whether each value that it gives is made of the operands' values at its place, and of parameters.
+    /// Whether each output value depends on the operands' values at the same position, and on parameters,
+    /// alone.
     fn is_pointwise(&self) -> bool {
         false
     }
 
-    /// Whether the order of the operands does not matter.
+    /// Whether the operands may be swapped.
     fn commutes(&self) -> bool {
         false
     }
 
-    /// The layer on an input of this shape, and the shape of its output.
+    /// Returns the layer's problem for an input of this shape, and the shape of its output.
     fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError>;
 }
 
-/// The part of a [normal form](super::NormalForm) that a layer can be.
+/// The role of a layer in a [normal form](super::NormalForm).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Role {
-    /// Images are one voxel deep, sequences one voxel high as well.
+    /// A convolution. Images are one voxel deep, and sequences are one voxel high as well.
     Convolution(ConvProblem<3>),
-    /// The same for these.
+    /// A transposed convolution, as a volume like [`Convolution`](Self::Convolution).
     Transposed(ConvTransposeProblem<3>),
     Norm(GroupNormProblem),
     LayerNorm(LayerNormProblem),
@@ -151,20 +153,20 @@ pub(crate) enum Role {
     ByItself(ByItself),
 }
 
-/// What each result needs several values for: mostly a reduction of these to one.
+/// An operator whose results need several values each: mostly a reduction of several values to one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reduction {
     /// The maximum of windows of images.
     MaxPool2d(MaxPool2dProblem),
-    /// Over axes, such as the channels.
+    /// A reduction over axes, such as the channels.
     Axes(ReductionProblem),
     /// Any other pool: the maximum of windows of volumes, and averages.
     Pool(PoolProblem),
-    /// Shares of a sum of exponentials, or their logarithms, as many as there are values.
+    /// A softmax or its logarithm, with as many results as values.
     Softmax(SoftmaxProblem),
     /// A norm of each of several rows of a sample.
     LayerNorm(LayerNormProblem),
-    /// Nearest or interpolated values of images and the like.
+    /// Upsampling of sequences, images or volumes: nearest or interpolated values.
     Upsample(UpsampleProblem),
 }
 
@@ -213,8 +215,8 @@ macro_rules! layers {
         $Variant:ident($Layer:ty) is $operator:literal,
         |$problem:ident: $Problem:ty| $role:expr;
     )+) => {
-        /// One step of a graph. The constructors of layers with attributes give a type that has a method for
-        /// each, and is turned into a layer where one is asked for.
+        /// One layer of a graph. The constructor of a layer with attributes returns a type with a setter for
+        /// each. That type converts into a `Layer` where one is expected.
         ///
         /// ```
         /// # use op_spec as convfuse;
@@ -231,16 +233,16 @@ macro_rules! layers {
                 #[serde(rename = $operator)]
                 $Variant($Layer),
             )+
-            /// A reduction over axes. Files have it under its operation's name.
+            /// A reduction over axes. Files name it by its operation.
             #[serde(untagged)]
             Reduction(ReductionSpec),
-            /// Arithmetic with a tensor. Files have it under its operation's name.
+            /// Arithmetic with a tensor. Files name it by its operation.
             #[serde(untagged)]
             Arithmetic(ArithmeticLayer),
-            /// A shuffle of channels or pixels. It is written down under its own name.
+            /// A shuffle of channels or pixels. Files name it by the kind of shuffle.
             #[serde(untagged)]
             Shuffle(ShuffleSpec),
-            /// A function of single values. It is written down under its own name.
+            /// A function of single values. Files name it by the function.
             #[serde(untagged)]
             Pointwise(PointwiseSpec),
         }
@@ -256,7 +258,7 @@ macro_rules! layers {
                 [$($operator),+].into_iter().chain(others)
             }
 
-            /// The operator's name, as the functions that compute it have it.
+            /// Returns the operator's name, which the functions that compute it share.
             #[must_use]
             pub const fn operator(&self) -> &'static str {
                 match self {
@@ -284,8 +286,8 @@ macro_rules! layers {
                 }
             }
 
-            /// Reads the attributes of one of [`operators`](Self::operators), but for arithmetic, shuffles
-            /// and pointwise functions.
+            /// Reads the attributes of one of [`operators`](Self::operators), except arithmetic, shuffles and
+            /// pointwise functions.
             pub(super) fn read<'de, A: MapAccess<'de>>(
                 operator: &str,
                 file: &mut A,
@@ -315,7 +317,7 @@ macro_rules! layers {
         }
 
         impl LayerProblem {
-            /// The part of a normal form that the layer can be.
+            /// Returns the layer's role in a normal form.
             pub(super) fn role(self) -> Role {
                 match self {
                     $(Self::$Variant($problem) => $role,)+
@@ -361,49 +363,49 @@ layers! {
     /// A linear map of the channels of each sample.
     Linear(LinearLayer) is "linear",
     |problem: ConvProblem<0>| Role::Convolution(problem.as_conv3d());
-    /// All axes behind the batch as one.
+    /// Flattening of all axes behind the batch into one.
     Flatten(FlattenSpec) is "flatten",
     |_problem: FlattenProblem| Role::ByItself(ByItself::Reshape("flatten"));
-    /// Other axes behind the batch.
+    /// Another shape of the axes behind the batch.
     Reshape(ReshapeLayer) is "reshape",
     |_problem: ReshapeProblem| Role::ByItself(ByItself::Reshape("reshape"));
-    /// Values one behind the other along an axis.
+    /// Concatenation of values along an axis.
     Cat(CatLayer) is "cat",
     |problem: CatProblem| Role::ByItself(ByItself::Cat(problem));
-    /// A part of an axis.
+    /// A slice of an axis.
     Narrow(NarrowSpec) is "narrow",
     |problem: NarrowProblem| Role::ByItself(ByItself::Narrow(problem));
     /// A product with a factor for each channel of each sample.
     Gate(GateLayer) is "gate",
     |problem: GateProblem| Role::ByItself(ByItself::Gate(problem));
-    /// Zeros or elements of the input around its spatial axes.
+    /// Padding of the spatial axes by zeros or elements of the input.
     Pad(PadSpec) is "pad",
     |problem: PadProblem| Role::ByItself(ByItself::Pad(problem));
     /// A norm of groups of channels.
     GroupNorm(GroupNormLayer) is "group_norm",
     |problem: GroupNormProblem| Role::Norm(problem);
-    /// A norm of every channel by itself.
+    /// A norm of each channel of each sample.
     InstanceNorm(InstanceNormLayer) is "instance_norm",
     |problem: InstanceNormProblem| Role::Norm(problem.as_group_norm());
-    /// A norm over the last axes: of every sample by itself, for example.
+    /// A norm over the last axes: of each whole sample, for example.
     LayerNorm(LayerNormLayer) is "layer_norm",
     |problem: LayerNormProblem| match problem.is_of_samples() {
         true => Role::LayerNorm(problem),
         false => Role::Reduction(Reduction::LayerNorm(problem)),
     };
-    /// A norm of every channel by statistics that are parameters, or by those of the batch.
+    /// A norm of each channel by statistics that are parameters, or by those of the batch.
     BatchNorm(BatchNormLayer) is "batch_norm",
     |problem: BatchNormProblem| problem.role();
     /// A product with one factor per channel.
     Scale(ScaleLayer) is "scale",
     |problem: ScaleProblem| Role::Factors(problem);
-    /// A rectifier whose slope below 0 is a parameter, of all channels or of each.
+    /// A rectifier whose slope below 0 is a parameter: one for all channels, or one for each.
     Prelu(PreluLayer) is "prelu",
     |problem: PreluProblem| Role::Slopes(problem);
-    /// Exponentials of values as shares of their sum over axes.
+    /// A softmax over axes: exponentials divided by their sum.
     Softmax(SoftmaxSpec) is "softmax",
     |problem: SoftmaxProblem| Role::Reduction(Reduction::Softmax(problem));
-    /// Logarithms of these.
+    /// The logarithm of a softmax.
     LogSoftmax(LogSoftmaxSpec) is "log_softmax",
     |problem: LogSoftmaxProblem| Role::Reduction(Reduction::Softmax(problem.softmax));
     /// The maximum of windows of images.
@@ -418,13 +420,13 @@ layers! {
     /// The average of windows of volumes.
     AvgPool3d(AvgPoolSpec<3>) is "avg_pool3d",
     |problem: AvgPoolProblem<3>| Role::Reduction(Reduction::Pool(problem.pool));
-    /// The average of each channel of images.
+    /// The adaptive average pooling of images.
     AdaptiveAvgPool2d(AdaptiveAvgPoolSpec<2>) is "adaptive_avg_pool2d",
     |problem: AdaptiveAvgPoolProblem<2>| Role::Reduction(Reduction::Pool(problem.pool));
-    /// The average of each channel of volumes.
+    /// The adaptive average pooling of volumes.
     AdaptiveAvgPool3d(AdaptiveAvgPoolSpec<3>) is "adaptive_avg_pool3d",
     |problem: AdaptiveAvgPoolProblem<3>| Role::Reduction(Reduction::Pool(problem.pool));
-    /// Nearest values of sequences, images and volumes, or interpolated ones.
+    /// Upsampling of sequences, images and volumes: nearest or interpolated values.
     Upsample(UpsampleSpec) is "upsample",
     |problem: UpsampleProblem| Role::Reduction(Reduction::Upsample(problem));
 }

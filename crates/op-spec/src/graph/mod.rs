@@ -1,16 +1,17 @@
-//! Graphs of layers: what a model computes.
+//! Graphs of layers: the computation of a model.
 //!
-//! A [`Layer`] is one of PyTorch's, with its attributes and the name under which its parameters are stored. A
-//! [`Graph`] has named values: its inputs, and what its layers give. A layer takes one value or several, and
-//! a value may be taken by any number of layers. A graph is checked when it is made. Its shapes follow from
-//! that of its first input ([`Graph::problem`]), and its parameters are a table ([`Graph::parameters`]).
+//! A [`Layer`] is one of PyTorch's modules or functions, with its attributes and the name under which its
+//! parameters are stored. A [`Graph`] has named values: its inputs and the outputs of its layers. A layer
+//! takes one value or several, and any number of layers may take the same value. A graph is checked when it
+//! is built. Its shapes follow from the shape of its first input ([`Graph::problem`]), and its parameters are
+//! a table ([`Graph::parameters`]).
 //!
-//! A [`Chain`] is the simplest graph, in which each layer takes what the one before it gives. It is made of a
-//! list of layers. Both can be written down as JSON.
+//! A [`Chain`] is the simplest graph: a list of layers, each of which takes the output of the layer before
+//! it. Graphs and chains can be stored as JSON.
 //!
-//! Layers along which no value is taken by others form a *path* ([`Graph::paths`]): what may be computed
-//! together is a part of one. Arithmetic may take a value of its own path again. A [`Partition`] says what is
-//! to be. [`NormalForm`] says what such layers compute in the terms in which kernels are chosen.
+//! A *path* ([`Graph::paths`]) is a list of layers whose values, except the last one's, no layer outside of
+//! the path takes. Only layers of one path can be fused. A [`Partition`] selects the layers to fuse. A
+//! [`NormalForm`] describes such layers in the terms in which kernels are chosen.
 //!
 //! # Examples
 //! ```
@@ -79,14 +80,12 @@ pub enum Operand {
     Layer(usize),
 }
 
-/// Layers that fit one another, in an order in which they can be computed; see [`GraphBuilder`] for an
-/// example.
+/// Layers that fit one another, in an order in which they can be computed. [`GraphBuilder`] has an example.
 ///
-/// As JSON it is an object with the file's `version`, which is 1, the first `input` with its channels, the
-/// names of further `inputs`, if there are any, the `layers`, the `output`, and the names of further
-/// `outputs`, if there are any. Each layer has the `name` of what it gives, that of its first operand as
-/// `input`, and the `layer` as a [`Chain`] has it. The values of a chain get names that are made up, numbers
-/// mostly.
+/// As JSON, a graph is an object with the file's `version`, which is 1, the first `input` with its number of
+/// channels, the `layers` and the `output`. Optional lists have the names of further `inputs` and `outputs`.
+/// Each entry of `layers` has the `name` of its output, the name of its first operand as `input`, and the
+/// `layer` in the same form as in a [`Chain`]. The values of a chain get generated names, mostly numbers.
 ///
 /// ```json
 /// {"version": 1, "input": {"name": "x", "channels": 64}, "layers": [
@@ -104,15 +103,15 @@ pub struct Graph {
     /// The names of the inputs beside the first.
     inputs: Vec<String>,
     layers: Vec<Layer>,
-    /// For each layer the name of its output; empty in a chain.
+    /// For each layer, the name of its output; empty in a chain.
     names: Vec<String>,
-    /// For each layer what it takes.
+    /// For each layer, its operands.
     operands: Vec<Vec<Operand>>,
-    /// The layers that give the outputs, the first output's first.
+    /// The layers whose outputs are the graph's outputs, the first output's layer first.
     outputs: Vec<usize>,
     paths: Vec<Vec<usize>>,
-    /// For each layer the last one that takes its output; itself where none does, and no layer's number where
-    /// it is an output of the graph.
+    /// For each layer, the last layer that takes its output; the layer itself if there is none. An output of
+    /// the graph has a number that is no layer's.
     last_readers: Vec<usize>,
     parameters: parameter_table::Table,
 }
@@ -124,7 +123,7 @@ struct Node {
     operands: Vec<Operand>,
 }
 
-/// The output that layer `index` takes by its number, if it takes one so.
+/// Returns the operand that the layer with this index takes by number, if any.
 fn earlier(layer: &Layer, index: usize) -> Result<Option<Operand>, GraphError> {
     match layer.kind().earlier() {
         Some(other) if other >= index => Err(GraphError::LaterLayer {
@@ -137,7 +136,7 @@ fn earlier(layer: &Layer, index: usize) -> Result<Option<Operand>, GraphError> {
 }
 
 impl Graph {
-    /// The graph of these layers, of which some give the outputs; the last one, if none is named.
+    /// Builds a graph of these layers. An empty `outputs` selects the last layer.
     fn new(
         in_channels: usize,
         input: String,
@@ -199,14 +198,14 @@ impl Graph {
         self.in_channels
     }
 
-    /// The layers, each after those whose outputs it takes.
+    /// The layers, each behind the layers whose outputs it takes.
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
 
-    /// The layers whose values are the graph's outputs, the first output's first. A [`Chain`] has one, that
-    /// of its last layer.
+    /// The layers whose values are the graph's outputs, the first output's layer first. A [`Chain`] has one
+    /// output, the value of its last layer.
     #[must_use]
     pub fn outputs(&self) -> &[usize] {
         &self.outputs
@@ -221,8 +220,8 @@ impl Graph {
         &self.names[layer]
     }
 
-    /// What a layer takes, at least one value. Where the order does not matter to the layer, as to an
-    /// addition, the value along a [path](Self::paths) comes first.
+    /// The operands of a layer, at least one. If the layer's operands may be swapped, as those of an
+    /// addition, the operand along the [path](Self::paths) comes first.
     ///
     /// # Panics
     /// If there is no such layer.
@@ -231,15 +230,17 @@ impl Graph {
         &self.operands[layer]
     }
 
-    /// The layers cut into the longest paths along which each value is taken by the next layer alone, or by
-    /// later layers of the path as well, up to which there is nothing but arithmetic and functions of single
-    /// values. What a path takes besides comes from inputs and from the last layers of earlier paths.
+    /// The layers divided into the longest possible paths. Each value inside of a path is taken by the next
+    /// layer alone, or also by later layers of the path if only arithmetic and functions of single values
+    /// come before them. The other operands of a path are inputs and the outputs of the last layers of
+    /// earlier paths.
     #[must_use]
     pub fn paths(&self) -> &[Vec<usize>] {
         &self.paths
     }
 
-    /// Whether of these layers, a part of a [path](Self::paths), others take only what the last one gives.
+    /// Whether no other layer takes a value of these layers, a part of a [path](Self::paths), except the last
+    /// one's.
     ///
     /// # Panics
     /// If there are no such layers.
@@ -249,20 +250,20 @@ impl Graph {
         inner.iter().all(|&layer| self.last_readers[layer] <= *last)
     }
 
-    /// Every parameter once, in the order in which the layers name them.
+    /// Every parameter once, in the order of the layers' first use.
     #[must_use]
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters.parameters
     }
 
-    /// The parameters that layers with a name do not have, and would have under other attributes.
+    /// The parameters that named layers lack but would have with other attributes.
     #[must_use]
     pub fn absent_parameters(&self) -> &[AbsentParameter] {
         &self.parameters.absent
     }
 
-    /// For each parameter of a layer, in the order of [`Layer::operator`]'s PyTorch function, where it stands
-    /// in [`parameters`](Self::parameters).
+    /// The indices of a layer's parameters in [`parameters`](Self::parameters), in the order of the arguments
+    /// of the PyTorch function [`Layer::operator`].
     ///
     /// # Panics
     /// If there is no such layer.
@@ -271,23 +272,25 @@ impl Graph {
         &self.parameters.indices[layer]
     }
 
-    /// The names of the inputs beside the first one, each once. Their shapes follow from the first one's.
+    /// The names of the inputs beside the first one, each once. Their shapes follow from the shape of the
+    /// first one.
     #[must_use]
     pub fn inputs(&self) -> &[String] {
         &self.inputs
     }
 
-    /// Whether an input of this shape has no batch: it has one dimension less than a batch of what the graph
-    /// takes, which follows from the first layer that has a fixed number of them, such as `(c, h, w)` for a
-    /// graph that begins with a `conv2d`. Its output then has none either.
+    /// Whether an input of this shape has no batch: its rank is one less than that of the graph's batched
+    /// input, such as `(c, h, w)` for a graph that begins with a `conv2d`. The batched rank follows from the
+    /// first layer that takes a fixed number of dimensions. The output of an input without a batch has none
+    /// either.
     #[must_use]
     pub fn lacks_batch(&self, input: &[usize]) -> bool {
         let dimensions = flow::input_dimensions(&self.layers, &self.operands);
         dimensions.is_some_and(|dimensions| input.len() == dimensions + 1)
     }
 
-    /// Whether what a sample gives depends on the others of its batch, as in a batch norm by the batch's
-    /// statistics.
+    /// Whether a sample's output depends on the other samples of its batch, as with a batch norm by the
+    /// batch's statistics.
     #[must_use]
     pub fn couples_samples(&self) -> bool {
         self.layers
@@ -295,20 +298,20 @@ impl Graph {
             .any(|layer| layer.kind().couples_samples())
     }
 
-    /// All extents for a first input of this shape, `(n, in_channels, ..)`, or `(in_channels, ..)` where it
-    /// [has no batch](Self::lacks_batch).
+    /// Computes all extents for a first input of the shape `(n, in_channels, ..)`, or `(in_channels, ..)` for
+    /// an input that [has no batch](Self::lacks_batch).
     ///
     /// # Errors
-    /// [`GraphError::NoBatch`] for a layer that takes the first axis for the batch, as PyTorch's `GroupNorm`,
-    /// `BatchNorm2d` and `max(dim=1)` do, where there is none; [`GraphError::Layer`] with what the first
-    /// layer that refuses its operands says; [`GraphError::SharedInput`] for layers that take the same
-    /// further input and are given different shapes. Where layers have names, each of these is inside of
-    /// [`GraphError::Named`].
+    /// [`GraphError::NoBatch`] if there is no batch but a layer takes the first axis as the batch, as
+    /// PyTorch's `GroupNorm`, `BatchNorm2d` and `max(dim=1)` do; [`GraphError::Layer`] with the error of the
+    /// first layer that refuses its operands; [`GraphError::SharedInput`] for layers that expect different
+    /// shapes of the same further input. If layers have names, [`GraphError::Named`] wraps each of these
+    /// errors.
     pub fn problem(&self, input: &[usize]) -> Result<GraphProblem, GraphError> {
         GraphProblem::new(self, input).map_err(|error| error.among(&self.names))
     }
 
-    /// The operators' names, with spaces between.
+    /// The operators' names, separated by spaces.
     #[must_use]
     pub fn operators(&self) -> String {
         let names: Vec<&str> = self.layers.iter().map(Layer::operator).collect();

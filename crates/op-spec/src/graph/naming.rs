@@ -1,4 +1,4 @@
-//! Reading objects such that what is wrong with the value of a key names it.
+//! Deserialisation of objects with errors that name the key of the wrong value.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,7 +9,7 @@ use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
-/// Reads an object, whose keys are named, and which no list of their values stands for.
+/// Reads an object. Errors name its keys, and a list of the values is no substitute for the object.
 pub(super) fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     file: D,
 ) -> Result<T, D::Error> {
@@ -77,7 +77,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<A> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
         let value = self.file.next_value_seed(seed);
         value.map_err(|error| match &*self.key {
-            // These have numbers.
+            // Errors of layers already have a number.
             "layers" => error,
             key => Error::custom(format!("{key}: {error}")),
         })

@@ -1,5 +1,5 @@
-//! A graph as it is written down: a network file, whose layers are those of chain files with the names of
-//! their values.
+//! Network files: the JSON form of a graph. Their layers are those of chain files, with the names of their
+//! values.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
@@ -16,7 +16,7 @@ use super::file::{Numbered, numbered, whole_number};
 use super::naming::object;
 use super::{Graph, Layer, Operand};
 
-/// The version that is written, and the only one that is read.
+/// The version that is written, and the only one that is accepted.
 const VERSION: usize = 1;
 
 /// See [`Graph`] for an example.
@@ -50,13 +50,12 @@ struct FirstInput {
     channels: usize,
 }
 
-/// Reads an input, whose keys are named, too.
+/// Reads the first input; its errors name the key.
 fn input<'de, D: Deserializer<'de>>(file: D) -> Result<FirstInput, D::Error> {
     object(file)
 }
 
-/// Reads the version. It comes first in files that are written here, so that of other versions nothing else
-/// is complained about.
+/// Reads the version. Files of this crate have it first, and a file of another version has no other error.
 fn version<'de, D: Deserializer<'de>>(file: D) -> Result<usize, D::Error> {
     match whole_number(file)? {
         VERSION => Ok(VERSION),
@@ -97,7 +96,7 @@ impl<'de> Deserialize<'de> for Step {
                         _ => Err(Error::unknown_field(&key, &["name", "input", "layer"])),
                     };
                     read.map_err(|error| {
-                        // What is wrong with a layer names its operator.
+                        // An error of a layer already names its operator.
                         let error = match &*key {
                             "name" | "input" => format!("{key}: {error}"),
                             _ => error.to_string(),
@@ -118,7 +117,7 @@ impl<'de> Deserialize<'de> for Step {
     }
 }
 
-/// An error of a layer, behind the name of the layer's value where it is known.
+/// Returns the error of a layer behind the name of the layer's value, if that is known.
 fn named(name: Option<&str>, error: &str) -> String {
     name.map_or_else(|| error.to_owned(), |name| format!("{name}: {error}"))
 }
@@ -147,7 +146,7 @@ impl From<Graph> for NetworkFile {
             Operand::Layer(layer) => &names[layer],
         };
         let layers = graph.layers.iter().enumerate().map(|(index, layer)| {
-            // Operands may stand in another order than the layer names them.
+            // The graph may hold the operands in another order than the layer names them.
             let earlier = layer.kind().earlier().map(Operand::Layer);
             let mut all = graph.operands[index].clone();
             if let Some(at) = all.iter().rposition(|&operand| Some(operand) == earlier) {
@@ -181,7 +180,8 @@ impl From<Graph> for NetworkFile {
     }
 }
 
-/// The names of the first input and of all layers. A chain has none, and gets some that its inputs leave.
+/// Returns the names of the first input and of all layers. A chain gets generated names that differ from
+/// those of its inputs.
 fn names(graph: &Graph) -> (String, Vec<String>) {
     if !graph.input.is_empty() {
         return (graph.input.clone(), graph.names.clone());

@@ -1,7 +1,8 @@
-//! What a region, some layers along a path, computes, in the terms in which kernels are chosen.
+//! The normal form of a region (some layers along a path): its computation in the terms in which kernels are
+//! chosen.
 //!
-//! A region with at most one convolution, one norm and one reduction is, if its layers come in this order, a
-//! convolution and an [`Epilogue`]:
+//! A region with at most one convolution, one norm and one reduction is a convolution and an [`Epilogue`] if
+//! its layers come in this order:
 //!
 //! ```text
 //! convolution -> before -> norm -> affine -> list -> reduce -> after
@@ -11,20 +12,20 @@
 //!
 //! 1. A convolution of images is a convolution of volumes that are one voxel deep.
 //! 2. An instance norm is a group norm with one group for each channel. A layer norm is a group norm of one
-//!    group; its weight and bias have a value for each element and are part of the list. A batch norm by the
-//!    batch's statistics is an instance norm whose groups share theirs over the batch.
+//!    group. Its weight and bias have a value for each element and are part of the list. A batch norm by the
+//!    batch's statistics is an instance norm whose groups share their statistics over the batch.
 //! 3. Factors between convolution and norm stay factors:
 //!    `norm(m * y) = sign(m) * (y - mean) / sqrt(var + eps / m^2)` for an instance norm, so the tensor
 //!    `m * y` need not exist. `m = 0` gives 0, as it does there.
 //! 4. Factors right after the norm join its weight and bias:
 //!    `(y * weight + bias) * m = y * (weight * m) + bias * m`.
-//! 5. A batch norm at inference multiplies and adds constants of the channels, and so does arithmetic with
-//!    parameters. It is part of the list; products with a value for each channel are factors.
-//! 6. The list holds pointwise functions, and arithmetic with residuals, until a reduction follows; what is
-//!    done to the reduction's result is the part `after`. A softmax stands in the place of a reduction, and
-//!    so does a layer norm of which a sample has several rows.
-//! 7. A value of the region that arithmetic behind the next layer takes again is kept meanwhile, one at a
-//!    time.
+//! 5. A batch norm at inference multiplies by and adds constants of the channels, as arithmetic with
+//!    parameters does. Both are part of the list; products with a value for each channel are factors.
+//! 6. Before a reduction, pointwise functions and arithmetic with residuals are in the list; behind it, they
+//!    are in the part `after`. A softmax takes the place of a reduction, and so does a layer norm with
+//!    several rows per sample.
+//! 7. If arithmetic takes a value of the region again behind the next layer, the value is kept until then.
+//!    One value is kept at a time.
 //! 8. A linear map is a convolution of images of one pixel. A `flatten`, a `reshape`, a `cat`, a `narrow`, a
 //!    `pad`, a `gate` and a shuffle are forms by themselves, without other parts.
 
@@ -39,7 +40,7 @@ use crate::{
     GroupNormProblem, LayerNormProblem, PointwiseProblem, PreluProblem, ScaleProblem,
 };
 
-/// `gain * x + shift` with constants of the channel.
+/// The function `gain * x + shift` with constants per channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ChannelAffine {
     /// A norm by statistics that are parameters.
@@ -57,21 +58,21 @@ impl ChannelAffine {
     }
 }
 
-/// A function of single values and, at most, their channel, or what a residual has at their place.
+/// A function of a single value and, at most, its channel or the residual at its position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pointwise {
-    /// Of a value alone.
+    /// A function of the value alone.
     Function(PointwiseProblem),
     /// Multiplies a value by its channel's factor.
     Scale(ScaleProblem),
-    /// Multiplies a value that is not above 0 by the slope of its channel, or of all.
+    /// Multiplies a value that is not above 0 by a slope: its channel's, or the one for all channels.
     Prelu(PreluProblem),
-    /// An operation with a value of the same place of the layer's further input.
+    /// An operation with the value at the same position of the layer's further operand.
     Residual(ArithmeticProblem),
-    /// Keeps a value as it is, in the place of one that was kept before: what the layer gives that it is told
-    /// with, for later layers of the region.
+    /// Stores the output of this entry's layer for later layers of the region, in place of the value that was
+    /// stored before. The value itself stays unchanged.
     Keep,
-    /// An operation with the value that is kept.
+    /// An operation with the stored value.
     Kept(ArithmeticProblem),
     /// Multiplies a value by a constant of its channel, and adds another.
     Affine(ChannelAffine),
@@ -88,14 +89,14 @@ impl Pointwise {
             Self::Function(problem) => problem.function.keeps_order(),
             // A factor may be negative.
             Self::Scale(_) | Self::Affine(_) | Self::LayerAffine(_) => false,
-            // So may a slope.
+            // A slope may be negative.
             Self::Prelu(_) => false,
             // The operand differs from place to place.
             Self::Residual(_) | Self::Keep | Self::Kept(_) => false,
         }
     }
 
-    /// The clamp that computes the same, if there is one.
+    /// Returns the clamp that computes the same function, if there is one.
     #[must_use]
     pub fn as_clamp(&self) -> Option<ClampProblem> {
         match self {
@@ -123,44 +124,44 @@ impl Pointwise {
     }
 }
 
-/// What a region computes: a convolution, if there is one, and what follows. Each part names its layer in the
-/// graph.
+/// The computation of a region: an optional convolution and an epilogue. Each part has the number of its
+/// layer in the graph.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct NormalForm {
     /// The convolution; images are one voxel deep.
     pub convolution: Option<(usize, ConvProblem<3>)>,
-    /// The transposed convolution in its place.
+    /// The transposed convolution in place of the convolution.
     pub transposed: Option<(usize, ConvTransposeProblem<3>)>,
-    /// A layer that nothing is fused with; there is nothing else then.
+    /// A layer that no other layer is fused with; all other parts are empty then.
     pub by_itself: Option<(usize, ByItself)>,
-    /// What is done to its result, or, without a convolution, to the region's input.
+    /// The epilogue of the convolution, or, without a convolution, of the region's input.
     pub epilogue: Epilogue,
 }
 
-/// What is done to the values of a producer before the region's output is written.
+/// The operations on the values of a convolution or an input, up to the region's output.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Epilogue {
-    /// Factors of the channels before the norm.
+    /// Factors per channel before the norm.
     pub before: Vec<(usize, ScaleProblem)>,
-    /// The groups that share moments, with eps and whether weight and bias are there.
+    /// The norm: its groups, eps, and whether it has a weight and a bias.
     pub norm: Option<(usize, GroupNormProblem)>,
-    /// Factors of the channels right after the norm.
+    /// Factors per channel right after the norm.
     pub affine: Vec<(usize, ScaleProblem)>,
     /// Functions of single values.
     pub list: Vec<(usize, Pointwise)>,
-    /// The reduction, over windows or over channels, or what stands in its place.
+    /// The reduction over windows or axes, or another [`Reduction`].
     pub reduce: Option<(usize, Reduction)>,
     /// Functions of the reduction's results.
     pub after: Vec<(usize, Pointwise)>,
 }
 
-/// The rule that layers break which are together with one that is by itself.
+/// The rule against other layers in the region of a layer that forms one by itself.
 const BY_THEMSELVES: &str =
     "flatten, reshape, cat, narrow, pad, gate and shuffles are by themselves";
 
-/// Where in a normal form the layers have got to.
+/// The part of the normal form that the last layer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Start,
@@ -172,10 +173,10 @@ enum Part {
 }
 
 impl NormalForm {
-    /// The normal form of these layers, each of which takes what the one before it gives.
+    /// Computes the normal form of these layers, each of which takes the output of the one before it.
     ///
     /// # Errors
-    /// The first layer that does not fit after the others.
+    /// The first layer that does not fit behind the layers before it, and the rule against it.
     ///
     /// # Panics
     /// If the problem has no such layers.
@@ -230,7 +231,7 @@ impl NormalForm {
         Ok(form)
     }
 
-    /// The normal form of a layer by itself, as layer 0.
+    /// Computes the normal form of a single layer, as layer 0.
     ///
     /// # Panics
     /// Never: every layer may come first.
@@ -256,7 +257,7 @@ impl NormalForm {
             return Err(refuse(BY_THEMSELVES));
         }
         let comes_first = |form: &Self| {
-            // Factors in front of a convolution are no part of the form.
+            // The normal form has no place for factors before a convolution.
             match part == Part::Start && form.epilogue.before.is_empty() {
                 true => Ok(Part::Convolved),
                 false => Err(refuse("a convolution comes first")),
@@ -332,7 +333,7 @@ impl NormalForm {
         Part::Mapped
     }
 
-    /// Factors without a norm after them are part of the list.
+    /// Moves factors without a norm behind them to the list.
     fn settle_factors(&mut self) {
         let epilogue = &mut self.epilogue;
         if epilogue.norm.is_none() {
@@ -344,7 +345,7 @@ impl NormalForm {
         }
     }
 
-    /// The operators of the parts that are there, in a few words.
+    /// Returns a short list of the parts' operators.
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
         Summary(self)

@@ -1,4 +1,4 @@
-//! The parameters of a graph: one table that initialisation, checks, files and uploads walk over.
+//! The parameters of a graph: one table for initialisation, checks, files and uploads.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -9,18 +9,17 @@ use super::error::GraphError;
 use super::layer::{Flow, Layer};
 use super::parameters::{AbsentParameter, Parameter, Wanted};
 
-/// The parameters of a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Table {
     /// Every parameter once.
     pub(super) parameters: Vec<Parameter>,
-    /// For each layer, where its parameters stand.
+    /// For each layer, the indices of its parameters.
     pub(super) indices: Vec<Vec<usize>>,
-    /// Parameters that layers do not have.
+    /// Parameters that layers lack with their attributes.
     pub(super) absent: Vec<AbsentParameter>,
 }
 
-/// The parameters of these layers.
+/// Collects the parameters of these layers.
 pub(super) fn table(layers: &[Layer], flow: &[Flow]) -> Result<Table, GraphError> {
     let mut table: Vec<Parameter> = Vec::new();
     let mut by_name = BTreeMap::<String, usize>::new();

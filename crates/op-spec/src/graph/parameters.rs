@@ -1,4 +1,4 @@
-//! A parameter of a graph, and what a layer says of those that it may have.
+//! The parameters of a graph, and a layer's description of its possible parameters.
 
 extern crate std;
 
@@ -10,45 +10,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::data;
 
-/// What a parameter is before training, as PyTorch has it.
+/// The initial values of a parameter before training, as in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Initialisation {
-    /// Uniform within `1 / sqrt(fan_in)`, as convolutions have it.
+    /// Uniform within `±1 / sqrt(fan_in)`, as PyTorch initialises convolutions.
     Uniform {
-        /// Values that one output depends on.
+        /// Number of values that one output depends on.
         fan_in: usize,
     },
     /// All 1.
     Ones,
     /// All 0.
     Zeros,
-    /// All this number.
+    /// All equal to this number.
     Constant(f64),
     /// Normally distributed, mean 0 and deviation 1.
     Normal,
 }
 
-/// A tensor that a graph is given beside its input.
+/// A tensor that a graph takes beside its inputs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Parameter {
     /// PyTorch's name, such as `conv.weight`.
     pub name: String,
-    /// Its shape. A factor per channel has as many trailing ones as there are spatial dimensions, where these
-    /// are known.
+    /// The parameter's shape. A factor per channel has as many trailing extents of 1 as there are spatial
+    /// dimensions, if their number is known.
     pub shape: Vec<usize>,
-    /// What it is before training.
+    /// The initial values before training.
     pub initialisation: Initialisation,
-    /// A number of its own among the graph's parameters, whether or not others are there: what random
-    /// initialisation makes it from.
+    /// The number of the random stream that initialises the parameter: unique in the graph, and independent
+    /// of the presence of optional parameters.
     pub stream: u64,
 }
 
-/// Seeds below this have 32 bits.
+/// The bound of seeds of 32 bits.
 const OF_32_BITS: u64 = 1 << 32;
-/// Seeds below this leave room for the number of one of the first four streams.
+/// The bound of seeds that leave two bits for the number of one of the first four streams.
 const OF_FOUR_STREAMS: u64 = 1 << 62;
 
 impl Parameter {
@@ -58,15 +58,16 @@ impl Parameter {
         self.shape.iter().product()
     }
 
-    /// Element `index` before training, in a model initialised from `seed`.
+    /// Computes element `index` before training, in a model initialised from `seed`.
     #[must_use]
     pub fn initial(&self, seed: u64, index: u64) -> f32 {
-        // Streams of four are numbered through from seed to seed; later ones must not meet those of the next
-        // seed.
+        // The first four streams have the seeds `4 * seed + stream`. The mixed seeds of later streams avoid a
+        // collision with the streams of the next seed.
         let mixed = || data::splitmix64(seed ^ data::splitmix64(self.stream));
         let seed = match (self.stream, seed) {
             (0..4, 0..OF_FOUR_STREAMS) => seed * 4 + self.stream,
-            // Models that were initialised when only these bits of a mixed seed counted keep their values.
+            // Older versions used only these bits of a mixed seed; models that they initialised keep their
+            // values.
             (4.., 0..OF_32_BITS) => mixed() % OF_32_BITS,
             _ => mixed(),
         };
@@ -85,13 +86,13 @@ fn uniform_bound(fan_in: usize) -> f32 {
     (1.0 / (fan_in.max(1) as f64).sqrt()) as f32
 }
 
-/// A parameter that a layer of a graph does not have, and would have under another attribute.
+/// A parameter that a layer of a graph lacks but would have with another attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AbsentParameter {
     /// PyTorch's name, such as `conv.bias`.
     pub name: String,
-    /// Which layer, counted from 0.
+    /// Index of the layer, counted from 0.
     pub layer: usize,
     /// The attribute that would have to be true, such as `bias`.
     pub attribute: &'static str,
@@ -99,20 +100,20 @@ pub struct AbsentParameter {
 
 /// A parameter that a layer may have.
 pub(crate) struct Wanted {
-    /// What follows the layer's name in its own.
+    /// The part of the parameter's name behind the layer's name.
     pub(crate) suffix: &'static str,
     pub(crate) shape: Vec<usize>,
     pub(crate) initialisation: Initialisation,
-    /// The attribute that would have to be true, where the layer does not have the parameter.
+    /// The attribute that would have to be true, if the layer lacks the parameter.
     pub(crate) absent_without: Option<&'static str>,
 }
 
-/// The attribute's name, where it is false.
+/// Returns the attribute's name if it is false.
 pub(crate) fn unless(value: bool, attribute: &'static str) -> Option<&'static str> {
     (!value).then_some(attribute)
 }
 
-/// The weight and the bias of a norm.
+/// Returns the weight and the bias of a norm.
 pub(crate) fn affine(channels: Option<usize>, affine: bool) -> Vec<Wanted> {
     let wanted = |suffix, initialisation| Wanted {
         suffix,

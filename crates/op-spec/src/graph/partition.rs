@@ -1,4 +1,4 @@
-//! Cutting a graph into runs of layers that are done together.
+//! Partitions of a graph into runs of layers that are computed together.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -8,19 +8,19 @@ use core::ops::Range;
 
 use super::Graph;
 
-/// Some layers in a row, and the kernels that are to do them.
+/// Consecutive layers, and the kernels that are to compute them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Run {
     /// The layers, counted from 0.
     pub layers: Range<usize>,
-    /// The requested row of the table; without one, the first row that can and pays.
+    /// The requested row of the kernel table. `None` selects the first row that is applicable and worthwhile.
     pub kernel: Option<String>,
 }
 
-/// A graph cut into runs: every layer in one of them, in order.
+/// A division of a graph into runs: each layer is in one of them, in order.
 ///
-/// Written down, runs are separated by `|` and layers by spaces, and the kernels of a run follow an `@`:
+/// As text, runs are separated by `|` and layers by spaces. The kernels of a run follow an `@`:
 /// `conv2d @direct | group_norm scale | max_pool2d clamp`.
 ///
 /// # Examples
@@ -40,7 +40,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// All layers in one run.
+    /// Returns the partition with all layers in one run.
     #[must_use]
     pub fn whole(graph: &Graph) -> Partition {
         let run = Run {
@@ -52,7 +52,7 @@ impl Partition {
         }
     }
 
-    /// Each layer by itself.
+    /// Returns the partition with each layer in a run by itself.
     #[must_use]
     pub fn single(graph: &Graph) -> Partition {
         let run = |layer| Run {
@@ -64,7 +64,7 @@ impl Partition {
         }
     }
 
-    /// The only layer of a graph, by these kernels.
+    /// Returns the partition of a graph of one layer, with these kernels.
     #[must_use]
     pub fn of_layer(kernel: &str) -> Partition {
         let run = Run {
@@ -76,10 +76,10 @@ impl Partition {
         }
     }
 
-    /// Reads a partition of `graph` in the form that it is displayed in.
+    /// Parses a partition of `graph` in the form that [`display`](Self::display) writes.
     ///
     /// # Errors
-    /// Layers that are not the graph's, in their order.
+    /// Layers that differ from the graph's layers, in order.
     pub fn parse(graph: &Graph, text: &str) -> Result<Partition, PartitionError> {
         let mut runs = Vec::new();
         let mut next = 0;
@@ -121,7 +121,7 @@ impl Partition {
         &self.runs
     }
 
-    /// The partition as [`parse`](Self::parse) reads it.
+    /// Writes the partition in the form that [`parse`](Self::parse) reads.
     #[must_use]
     pub fn display(&self, graph: &Graph) -> String {
         let mut text = String::new();
@@ -149,29 +149,29 @@ impl Partition {
     }
 }
 
-/// Why a text is no partition of a graph. Layers and runs are counted from 0.
+/// The errors of a partition in text form. Layers and runs are counted from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PartitionError {
-    /// A layer is not the one that the graph has there.
+    /// A layer differs from the graph's layer at this position.
     Layer {
-        /// Which one.
+        /// Index of the layer.
         layer: usize,
-        /// The text's.
+        /// The operator in the text.
         actual: String,
-        /// The graph's layer in that place; nothing after its last.
+        /// The operator in the graph; `None` behind its last layer.
         expected: Option<&'static str>,
     },
     /// A run has no layers.
     EmptyRun {
-        /// Which one.
+        /// Index of the run.
         run: usize,
     },
-    /// The chain has more layers.
+    /// The text ends before the last layer of the graph.
     Missing {
-        /// The first that is missing.
+        /// Index of the first missing layer.
         layer: usize,
-        /// Its operator.
+        /// The layer's operator.
         operator: &'static str,
     },
 }

@@ -1,15 +1,15 @@
-//! Paths of a graph: layers along which no value is taken by others.
+//! Paths of a graph: lists of layers whose inner values no layer outside of the path takes.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Layer, Operand};
 
-/// The longest paths, such that each comes after those whose last layers it takes. Operands of layers to
-/// which their order does not matter are put such that a path leads through the first one.
+/// Computes the longest paths, each behind the paths whose last values it takes. If a layer's operands may be
+/// swapped, this function puts the operand along the path first.
 ///
-/// Paths depend on each other in one direction alone: of a path others take nothing but the last value, and
-/// it comes after everything that the path takes.
+/// Dependencies between paths have no cycles: other paths take only the last value of a path, and that value
+/// depends on all operands of the path.
 pub(super) fn paths(
     layers: &[Layer],
     operands: &mut [Vec<Operand>],
@@ -40,10 +40,10 @@ pub(super) fn paths(
     paths
 }
 
-/// Whether a path leads on through each layer: a layer takes its output, once, or all that take it lie on one
-/// path of arithmetic and functions. Such paths share no layers, so that one value is kept at a time; their
-/// operands are put such that the path leads through the first one. No path leads on through an output of the
-/// graph.
+/// Returns, for each layer, whether a path continues behind it. A path continues if a single layer takes the
+/// output, once, or if all layers that take it lie on one path of arithmetic and functions. Such stretches
+/// share no layers, and one value is therefore kept at a time; this function puts the operand along the path
+/// first in them. No path continues behind an output of the graph.
 fn kept(layers: &[Layer], operands: &mut [Vec<Operand>], outputs: &[usize]) -> Vec<bool> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); layers.len()];
     for (index, operands) in operands.iter().enumerate() {
@@ -78,7 +78,7 @@ fn kept(layers: &[Layer], operands: &mut [Vec<Operand>], outputs: &[usize]) -> V
             }
             steps.push((next, before));
             if next >= last {
-                // Each of the others was met on the way.
+                // The walk from `layer` has to pass every other layer that takes its output.
                 let mut others = readers[layer].iter();
                 break others.all(|reader| steps.iter().any(|(step, _)| step == reader));
             }

@@ -1,5 +1,5 @@
-//! Chains that have a name: two problems of
-//! [KernelBench](https://github.com/ScalingIntelligence/KernelBench), level 2.
+//! Predefined chains: two problems of [KernelBench](https://github.com/ScalingIntelligence/KernelBench),
+//! level 2.
 
 use super::{Chain, GraphError, Initialisation, Layer};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 pub struct KernelBench85 {
     /// Channels of the input.
     pub in_channels: usize,
-    /// Channels from the convolution on.
+    /// Channels of the convolution's output and all later values.
     pub out_channels: usize,
     /// Extents of the filter.
     pub kernel_size: [usize; 2],
@@ -39,7 +39,7 @@ impl KernelBench85 {
     /// `scale`.
     ///
     /// # Errors
-    /// What [`Chain::new`] refuses.
+    /// The errors of [`Chain::new`].
     pub fn chain(&self) -> Result<Chain, GraphError> {
         Chain::new(
             self.in_channels,
@@ -59,7 +59,7 @@ impl KernelBench85 {
 }
 
 impl Default for KernelBench85 {
-    /// The benchmark's: 3×3 filters, 8 to 64 channels, 16 groups, pooling by 4, bounds 0 and 1.
+    /// The benchmark's values: 3×3 filters, 8 to 64 channels, 16 groups, pooling by 4, bounds 0 and 1.
     fn default() -> Self {
         Self {
             in_channels: 8,
@@ -81,7 +81,7 @@ impl Default for KernelBench85 {
 pub struct KernelBench79 {
     /// Channels of the input.
     pub in_channels: usize,
-    /// Channels from the convolution on.
+    /// Channels of the convolution's output and all later values.
     pub out_channels: usize,
     /// Extents of the filter.
     pub kernel_size: [usize; 3],
@@ -101,11 +101,11 @@ impl KernelBench79 {
     /// Shape of the benchmark's input.
     pub const INPUT: [usize; 5] = [128, 3, 16, 32, 32];
 
-    /// The chain; its parameters are `conv.weight`, `conv.bias`, `multiplier`, and `instance_norm.weight`,
-    /// `instance_norm.bias` where affine.
+    /// The chain; its parameters are `conv.weight`, `conv.bias`, `multiplier`, and, if `affine`,
+    /// `instance_norm.weight` and `instance_norm.bias`.
     ///
     /// # Errors
-    /// What [`Chain::new`] refuses.
+    /// The errors of [`Chain::new`].
     pub fn chain(&self) -> Result<Chain, GraphError> {
         let multiply = Layer::scale("multiplier").initialisation(Initialisation::Normal);
         Chain::new(
@@ -127,7 +127,7 @@ impl KernelBench79 {
 }
 
 impl Default for KernelBench79 {
-    /// The benchmark's: 3×3×3 filters, 3 to 16 channels, bounds -1 and 1.
+    /// The benchmark's values: 3×3×3 filters, 3 to 16 channels, bounds -1 and 1.
     fn default() -> Self {
         Self {
             in_channels: 3,

@@ -1,4 +1,4 @@
-//! A graph on an input of known shape.
+//! A graph for an input of known shape.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,13 +9,13 @@ use super::{Graph, Operand};
 use crate::error::{Quantity, RankRule, SpecError};
 use crate::shape::same_shape;
 
-/// A further input of a graph whose shape is known.
+/// A further input of a graph, with its shape.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct GraphInput {
-    /// Its name.
+    /// The input's name.
     pub name: String,
-    /// Its shape, which follows from the first operand of the layers that take it: mostly the same.
+    /// The input's shape: mostly that of the first operand of the layers that take it, from which it follows.
     pub shape: Vec<usize>,
 }
 
@@ -23,13 +23,13 @@ pub struct GraphInput {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ShapedLayer {
-    /// What is to be computed.
+    /// The layer's problem.
     pub problem: LayerProblem,
-    /// Shape of the first operand. Others have the same, unless they are joined along an axis, or are a gate.
+    /// Shape of the first operand. Others have the same shape, except for a concatenation or a gate.
     pub input: Vec<usize>,
     /// Shape of the output.
     pub output: Vec<usize>,
-    /// What the layer takes beside the first operand.
+    /// Operands beside the first one.
     pub others: Vec<Operand>,
 }
 
@@ -37,13 +37,14 @@ pub struct ShapedLayer {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GraphProblem {
-    /// The layers, at least one. Their shapes have a batch, which is of one sample where the input lacks it.
+    /// The layers, at least one. Their shapes always have a batch; an input without one is a batch of one
+    /// sample.
     pub steps: Vec<ShapedLayer>,
     /// The inputs beside the first one, in the order of [`Graph::inputs`].
     pub inputs: Vec<GraphInput>,
-    /// The layers that give the outputs, as [`Graph::outputs`] has them.
+    /// The layers whose outputs are the graph's outputs, as in [`Graph::outputs`].
     pub outputs: Vec<usize>,
-    /// Whether the input, and with it each output, has a batch.
+    /// Whether the input and all outputs have a batch.
     pub is_batched: bool,
 }
 
@@ -78,12 +79,13 @@ impl GraphProblem {
                 source,
             };
             let layer = layer.kind();
-            // A layer says itself that it takes no input of this rank, before anything about channels.
+            // The layer itself refuses an input of another rank, and that error takes precedence over wrong
+            // channels.
             let rank = layer.dimensions().map(|dimensions| 2 + dimensions);
             if rank.is_none_or(|rank| rank == shape.len()) {
                 check_channels(operator, shape, expected).map_err(refuse)?;
             }
-            // The shape of what the operands are together, where the layer joins them.
+            // The shape of the concatenated operands.
             let mut joint = shape.clone();
             let joined = layer.joined_axis().filter(|&axis| axis < shape.len());
             let made = match joined {
@@ -127,7 +129,7 @@ impl GraphProblem {
         }
         let inputs = graph.inputs().iter().zip(further).map(|(name, shape)| {
             let mut shape = shape.expect("a layer takes each input");
-            // Further inputs have a batch where the first one has.
+            // Further inputs have a batch if the first input has one.
             if !is_batched {
                 shape.remove(0);
             }
@@ -148,7 +150,7 @@ impl GraphProblem {
     /// Shape of the first input.
     #[must_use]
     pub fn input_shape(&self) -> &[usize] {
-        // The first layer takes it: there is no other value yet.
+        // The first layer takes the first input, because no other value precedes it.
         self.seen(&self.steps[0].input)
     }
 
@@ -165,13 +167,13 @@ impl GraphProblem {
             .map(|&layer| self.seen(&self.steps[layer].output))
     }
 
-    /// A layer's shape as the input has it, with or without a batch.
+    /// Returns a layer's shape with or without a batch, like the input.
     fn seen<'a>(&self, shape: &'a [usize]) -> &'a [usize] {
         &shape[usize::from(!self.is_batched)..]
     }
 }
 
-/// Adds the extent of a further operand along the axis on which a layer joins them. The others are the same.
+/// Adds the extent of a further operand on the axis of a concatenation. All other extents must agree.
 fn join(
     operator: &'static str,
     joint: &mut [usize],
@@ -187,7 +189,7 @@ fn join(
     Ok(())
 }
 
-/// The graph's own number of channels, which its parameters follow, against the input's.
+/// Checks that the input has the graph's number of channels, from which the parameters' shapes follow.
 fn check_channels(
     operator: &'static str,
     input: &[usize],

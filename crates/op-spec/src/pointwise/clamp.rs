@@ -1,4 +1,4 @@
-//! The bounds of a clamp, which kernels of several operators take as well.
+//! The bounds of a clamp, which kernels of several operators share.
 
 use crate::error::SpecError;
 use crate::shape::elements;
@@ -15,16 +15,16 @@ const CLAMP: &str = "clamp";
 )]
 #[non_exhaustive]
 pub struct ClampSpec {
-    /// Values below become this.
+    /// The lower bound.
     #[cfg_attr(feature = "graph", serde(skip_serializing_if = "Option::is_none"))]
     pub min: Option<f64>,
-    /// Values above become this; wins where it is below `min`.
+    /// The upper bound, which wins over a larger `min`.
     #[cfg_attr(feature = "graph", serde(skip_serializing_if = "Option::is_none"))]
     pub max: Option<f64>,
 }
 
 impl ClampSpec {
-    /// Bounds, of which one may be absent.
+    /// Returns the bounds, one of which may be absent.
     ///
     /// ```
     /// # mod convfuse { pub mod spec { pub use op_spec::*; } }
@@ -55,11 +55,11 @@ impl ClampSpec {
         })
     }
 
-    /// Both bounds as numbers, such that `min(max(x, lower), upper)` with a NaN-keeping `min` and
-    /// `max` is what PyTorch computes.
+    /// Returns both bounds as numbers. PyTorch's result is `min(max(x, lower), upper)` with a `min` and a
+    /// `max` that propagate NaN.
     ///
-    /// An absent bound is infinite. A NaN bound turns every value into NaN where both bounds are
-    /// given, and is ignored where it is the only one; PyTorch does both.
+    /// An absent bound is infinite. As in PyTorch, a NaN bound turns every value into NaN if both bounds are
+    /// given, and is ignored if it is the only one.
     ///
     /// # Errors
     /// Neither bound is given.

@@ -1,4 +1,4 @@
-//! Averages of windows side by side, as many as the output has positions.
+//! Averages of equal windows side by side, one for each output position.
 
 use super::{AdaptiveAvgPoolProblem, PoolProblem, Pooled, as_volume, batch_of};
 use crate::SpecError;
@@ -11,8 +11,8 @@ use crate::shape::elements;
 /// and
 /// [`adaptive_avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool3d.html).
 ///
-/// The output's extents divide those of the input, so that all windows are alike and side by side. Others,
-/// of which PyTorch's windows overlap, are refused.
+/// The output's extents must divide those of the input; all windows are then equal and side by side. Other
+/// extents are refused; PyTorch's windows overlap for them.
 ///
 /// ```
 /// # mod convfuse { pub mod spec { pub use op_spec::*; } }
@@ -44,7 +44,7 @@ pub type AdaptiveAvgPool2dSpec = AdaptiveAvgPoolSpec<2>;
 pub type AdaptiveAvgPool3dSpec = AdaptiveAvgPoolSpec<3>;
 
 impl<const D: usize> Default for AdaptiveAvgPoolSpec<D> {
-    /// One value for each channel.
+    /// An output of one value for each channel.
     fn default() -> Self {
         Self {
             output_size: [1; D],
@@ -59,7 +59,7 @@ impl<const D: usize> AdaptiveAvgPoolSpec<D> {
         "adaptive_avg_pool3d"
     };
 
-    /// Averages of as many windows.
+    /// Returns the specification with this output size.
     #[must_use]
     pub fn new(output_size: impl Into<PerAxis<D>>) -> Self {
         Self {
@@ -67,10 +67,10 @@ impl<const D: usize> AdaptiveAvgPoolSpec<D> {
         }
     }
 
-    /// Checks what no input can make up for.
+    /// Checks the attributes before any input shape is known.
     ///
     /// # Errors
-    /// An output without values.
+    /// An output extent of 0.
     pub fn check(&self) -> Result<(), SpecError> {
         let mut sizes = self.output_size.iter().enumerate();
         sizes.try_for_each(|(axis, &size)| {
@@ -82,8 +82,8 @@ impl<const D: usize> AdaptiveAvgPoolSpec<D> {
     /// empty output.
     ///
     /// # Errors
-    /// Rank other than `D + 2`; channels or extents of 0; extents that are no multiples of the output's;
-    /// those of [`check`](Self::check).
+    /// Rank other than `D + 2`; channels or extents of 0; input extents that are no multiples of the
+    /// output's; the errors of [`check`](Self::check).
     pub fn problem(&self, input: &[usize]) -> Result<AdaptiveAvgPoolProblem<D>, SpecError> {
         const { assert!(D == 2 || D == 3, "images or volumes") };
         let (n, c, extents) = batch_of::<D>(Self::OPERATOR, input)?;
@@ -103,7 +103,7 @@ impl<const D: usize> AdaptiveAvgPoolSpec<D> {
         }
         let (extents, output) = (as_volume(extents), as_volume(self.output_size));
         let windows = core::array::from_fn(|axis| extents[axis] / output[axis]);
-        // Of a single window nothing is a stride apart.
+        // A single window has no step to a next one.
         let stride = core::array::from_fn(|axis| match output[axis] {
             1 => 1,
             _ => windows[axis],

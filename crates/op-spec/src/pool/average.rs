@@ -1,4 +1,4 @@
-//! The average of windows of images and volumes.
+//! Average pooling of images and volumes.
 
 use super::{Attributes, AvgPoolProblem, Pooled};
 use crate::SpecError;
@@ -24,12 +24,12 @@ pub struct AvgPoolSpec<const D: usize> {
     pub stride: Option<[usize; D]>,
     /// Zero padding on both sides.
     pub padding: [usize; D],
-    /// Whether a last window that reaches beyond the padding counts, provided that it starts inside the input
-    /// or the padding in front of it.
+    /// Whether a last window may reach beyond the padding, provided that it starts inside of the input or the
+    /// padding in front of it.
     pub ceil_mode: bool,
     /// Whether zeros of the padding count among a window's elements. Elements beyond the padding never do.
     pub count_include_pad: bool,
-    /// What sums are divided by in place of the number of elements; any integer but 0.
+    /// The divisor of sums in place of the number of elements; any integer but 0.
     pub divisor_override: Option<i64>,
 }
 
@@ -40,15 +40,15 @@ pub type AvgPool3dSpec = AvgPoolSpec<3>;
 
 setters! {
     [const D: usize] AvgPoolSpec<D> {
-        /// With this step between windows.
+        /// Sets the step between windows.
         stride(stride: impl Into<PerAxis<D>>) |spec| spec.stride = Some(stride.into().0);
-        /// With this padding on both sides.
+        /// Sets the padding on both sides.
         padding(padding: impl Into<PerAxis<D>>) |spec| spec.padding = padding.into().0;
-        /// With zeros of the padding counted among a window's elements, or not.
+        /// Sets whether zeros of the padding count among a window's elements.
         count_include_pad(count_include_pad: bool) |spec| spec.count_include_pad = count_include_pad;
-        /// With sums divided by this in place of the number of elements.
+        /// Sets a divisor that replaces the number of elements.
         divisor_override(divisor: impl Into<Option<i64>>) |spec| spec.divisor_override = divisor.into();
-        /// With windows that reach beyond the padding, or not.
+        /// Sets whether a last window may reach beyond the padding.
         ceil_mode(ceil_mode: bool) |spec| spec.ceil_mode = ceil_mode;
     }
 }
@@ -56,7 +56,7 @@ setters! {
 impl<const D: usize> AvgPoolSpec<D> {
     const OPERATOR: &str = if D == 2 { "avg_pool2d" } else { "avg_pool3d" };
 
-    /// PyTorch's defaults: windows side by side, no padding.
+    /// Returns a specification with PyTorch's defaults: windows side by side, no padding.
     #[must_use]
     pub fn new(kernel_size: impl Into<PerAxis<D>>) -> Self {
         const { assert!(D == 2 || D == 3, "images or volumes") };
@@ -85,7 +85,7 @@ impl<const D: usize> AvgPoolSpec<D> {
         }
     }
 
-    /// Checks what no input can make up for.
+    /// Checks the attributes before any input shape is known.
     ///
     /// # Errors
     /// Kernel or stride of 0; padding over half the kernel; a divisor of 0.
@@ -97,8 +97,8 @@ impl<const D: usize> AvgPoolSpec<D> {
     /// empty output.
     ///
     /// # Errors
-    /// Rank other than `D + 2`; channels or extents of 0; those of [`check`](Self::check); a window larger
-    /// than the padded input (which `ceil_mode` relaxes by `stride - 1`).
+    /// Rank other than `D + 2`; channels or extents of 0; the errors of [`check`](Self::check); a window
+    /// larger than the padded input (which `ceil_mode` relaxes by `stride - 1`).
     pub fn problem(&self, input: &[usize]) -> Result<AvgPoolProblem<D>, SpecError> {
         let pool = self.attributes().problem(input)?;
         Ok(AvgPoolProblem { pool })

@@ -1,4 +1,4 @@
-//! Pools as layers, and as they are written down.
+//! Pools as layers, and their form in files.
 
 use alloc::vec::Vec;
 
@@ -11,45 +11,45 @@ use crate::graph::layer::{GraphLayer, Layer, LayerProblem};
 use crate::setters::PerAxis;
 
 impl Layer {
-    /// The maximum of windows of images, see [`MaxPoolSpec::new`].
+    /// Returns a max pooling of images, see [`MaxPoolSpec::new`].
     #[must_use]
     pub fn max_pool2d(kernel_size: impl Into<PerAxis<2>>) -> MaxPoolSpec<2> {
         MaxPoolSpec::new(kernel_size)
     }
 
-    /// The maximum of windows of volumes, see [`MaxPoolSpec::new`].
+    /// Returns a max pooling of volumes, see [`MaxPoolSpec::new`].
     #[must_use]
     pub fn max_pool3d(kernel_size: impl Into<PerAxis<3>>) -> MaxPoolSpec<3> {
         MaxPoolSpec::new(kernel_size)
     }
 
-    /// The average of windows of images, see [`AvgPoolSpec::new`].
+    /// Returns an average pooling of images, see [`AvgPoolSpec::new`].
     #[must_use]
     pub fn avg_pool2d(kernel_size: impl Into<PerAxis<2>>) -> AvgPoolSpec<2> {
         AvgPoolSpec::new(kernel_size)
     }
 
-    /// The average of windows of volumes, see [`AvgPoolSpec::new`].
+    /// Returns an average pooling of volumes, see [`AvgPoolSpec::new`].
     #[must_use]
     pub fn avg_pool3d(kernel_size: impl Into<PerAxis<3>>) -> AvgPoolSpec<3> {
         AvgPoolSpec::new(kernel_size)
     }
 
-    /// Averages of images that are as large, such as 1, the average of each channel; see
+    /// Averages images down to this size; with a size of 1, the result is the average of each channel. See
     /// [`AdaptiveAvgPoolSpec`].
     #[must_use]
     pub fn adaptive_avg_pool2d(output_size: impl Into<PerAxis<2>>) -> Layer {
         Layer::AdaptiveAvgPool2d(AdaptiveAvgPoolSpec::new(output_size))
     }
 
-    /// The same of volumes.
+    /// Averages volumes down to this size; see [`AdaptiveAvgPoolSpec`].
     #[must_use]
     pub fn adaptive_avg_pool3d(output_size: impl Into<PerAxis<3>>) -> Layer {
         Layer::AdaptiveAvgPool3d(AdaptiveAvgPoolSpec::new(output_size))
     }
 }
 
-/// A maximum of windows.
+/// The attributes of a max pooling in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object of attributes")]
 pub(crate) struct MaximumFile {
@@ -92,7 +92,7 @@ impl<const D: usize> From<MaxPoolSpec<D>> for MaximumFile {
     }
 }
 
-/// An average of windows.
+/// The attributes of an average pooling in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object of attributes")]
 pub(super) struct AverageFile {
@@ -139,7 +139,7 @@ impl<const D: usize> From<AvgPoolSpec<D>> for AverageFile {
     }
 }
 
-/// An average of windows that follow from the extents of the output.
+/// The attributes of an adaptive average pooling in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object of attributes")]
 pub(super) struct AdaptiveFile {
@@ -165,7 +165,7 @@ impl<const D: usize> From<AdaptiveAvgPoolSpec<D>> for AdaptiveFile {
     }
 }
 
-/// What a pool is as a layer: its dimensions, its check, its problem.
+/// Implements pools as layers: dimensions, check and problem.
 macro_rules! layers {
     ($($Spec:ty: $dimensions:literal, $Variant:ident;)+) => {
         $(impl GraphLayer for $Spec {

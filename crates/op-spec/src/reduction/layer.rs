@@ -12,7 +12,7 @@ use crate::graph::file::is_false;
 use crate::graph::layer::{Flow, GraphLayer, LayerProblem};
 
 impl ReductionProblem {
-    /// The output's shape, of an input of the problem's shape.
+    /// Returns the shape of the output for the problem's input shape.
     #[must_use]
     pub fn output_shape(&self, input: &[usize]) -> Vec<usize> {
         let left = |(axis, &extent)| match self.axes >> axis & 1 {
@@ -23,7 +23,7 @@ impl ReductionProblem {
     }
 }
 
-/// The attributes as they are written down, under the operation's name.
+/// The attributes in a file, under the operation's name.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object of attributes")]
 struct File {
@@ -86,7 +86,7 @@ impl Serialize for ReductionSpec {
     }
 }
 
-/// The axes that the output lacks.
+/// Returns the number of axes that the output lacks.
 fn lost(spec: &ReductionSpec) -> usize {
     match spec.keepdim {
         true => 0,
@@ -100,7 +100,7 @@ impl GraphLayer for ReductionSpec {
     }
 
     fn needs_batch(&self) -> bool {
-        // Counted from the first axis, an axis is another one without a batch.
+        // An axis that is counted from the first one is a different axis without a batch.
         self.dim.iter().any(|dim| dim >= 0)
     }
 
@@ -109,7 +109,7 @@ impl GraphLayer for ReductionSpec {
     }
 
     fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
-        // Without a known rank, the axes that are counted from the first one are known.
+        // Axes that are counted from the first one are known without a rank.
         let rank = given.dimensions.map(|all| all + 2);
         let is_known = rank.is_some() || self.dim.back == 0;
         let axes = axes(
@@ -120,7 +120,7 @@ impl GraphLayer for ReductionSpec {
         let channels = match (is_known, axes >> 1 & 1) {
             (true, 0) => given.channels,
             (true, _) => self.keepdim.then_some(1),
-            // Perhaps the channels are left, and perhaps another axis.
+            // Either the channels or another axis may be at index 1 of the output.
             (false, _) => None,
         };
         let lost = lost(self);

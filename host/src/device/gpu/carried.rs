@@ -11,10 +11,10 @@ use kernel_archive::{Archive, Entry};
 
 use crate::device::info::Carried;
 
-/// The architectures of the PTX.
+/// The architectures for which this build has PTX.
 const ARCHS: [&str; 2] = ["sm_80", "sm_90a"];
 
-/// What the build script compiled, or the PTX that the repository carries.
+/// The PTX: compiled by the build script, or carried by the repository.
 static PTX_FILE: &[u8] = include_bytes!(env!("CONVFUSE_PTX"));
 static PTX: LazyLock<Archive<'static>> = LazyLock::new(|| open(PTX_FILE));
 
@@ -40,7 +40,7 @@ fn read(archive: &Archive<'static>, entry: &'static Entry) -> Arc<[u8]> {
     if let Some(bytes) = known(&lock()) {
         return bytes;
     }
-    // Outside of the lock, so that threads can decompress other kernels.
+    // Decompress outside of the lock, so that threads can decompress other kernels.
     let bytes = archive.read(entry);
     let bytes = bytes.expect("the build script, or `cargo xtask ptx`, made it");
     Arc::clone(lock().entry(key).or_insert_with(|| bytes.into()))
@@ -50,7 +50,7 @@ fn read(archive: &Archive<'static>, entry: &'static Entry) -> Arc<[u8]> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kernels {
     capability: (u32, u32),
-    /// The architecture of its PTX.
+    /// The architecture of the PTX.
     arch: &'static str,
 }
 
@@ -115,7 +115,8 @@ impl Kernel {
     }
 }
 
-/// The compute capability of an architecture's name, and whether its code runs on that one alone.
+/// Parses an architecture's name into its compute capability, and whether its code runs on that capability
+/// alone.
 ///
 /// `sm_90a` is Hopper with its architecture-specific instructions, which no other device has, not even a
 /// newer one.
@@ -158,7 +159,7 @@ fn choose<'a>(
 
 /// A description of the kernels that this build carries.
 pub(crate) fn carried() -> Vec<Carried> {
-    // Machine code from other PTX is not used.
+    // Machine code that was made from other PTX is not used, and not counted.
     let has_ptx = |code: &Entry| {
         let of_kernel = ARCHS.iter().filter_map(|arch| PTX.find(&code.kernel, arch));
         of_kernel.into_iter().any(|ptx| ptx.source == code.source)
@@ -173,7 +174,7 @@ pub(crate) fn carried() -> Vec<Carried> {
     carried
 }
 
-/// An archive by architectures, each with its share of the file, because they share sections.
+/// Summarises an archive by architecture. Each gets a share of the file's bytes, because they share sections.
 fn summary(
     what: &'static str,
     archive: &Archive<'_>,
@@ -226,7 +227,7 @@ mod tests {
         }
     }
 
-    /// A build that compiled its PTX may have other PTX than the machine code was made of.
+    /// A build that compiled its own PTX may not match the PTX of the carried machine code.
     #[test]
     fn machine_code_is_an_elf_file_for_the_device() {
         for (capability, carried) in [

@@ -75,7 +75,7 @@ impl Gpu {
         if ordinal >= count {
             return Err(Error::NoSuchDevice { ordinal, count });
         }
-        // The lock is held during the creation of the context, so that a second thread waits for it.
+        // The lock is held during the creation of the context, so a second thread waits for it.
         let mut open = lock(LazyLock::force(&OPEN));
         if let Some(gpu) = open.get(&ordinal) {
             return Ok(Arc::clone(gpu));
@@ -127,7 +127,8 @@ impl Gpu {
         Current::new(self.context.handle.0)
     }
 
-    /// The same for releasing resources, which cannot report errors: a failure is retried once.
+    /// [`make_current`](Gpu::make_current) for releasing resources, which cannot report errors: a failure is
+    /// retried once.
     pub(super) fn make_current_to_give_back(&self) -> Option<Current> {
         self.make_current().or_else(|_| self.make_current()).ok()
     }
@@ -186,8 +187,8 @@ impl PrimaryContext {
 
 impl Drop for PrimaryContext {
     fn drop(&mut self) {
-        // SAFETY: `retain` retained it, and what was made in it is gone: a device that was opened is never
-        // dropped.
+        // SAFETY: `retain` retained the context, and everything made in it is gone, since an opened device is
+        // never dropped.
         unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }

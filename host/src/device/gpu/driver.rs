@@ -11,11 +11,11 @@ use crate::error::{DriverError, Error, Result};
 #[derive(Clone, Copy)]
 pub(crate) struct Handle<T>(pub(crate) *mut T);
 
-// SAFETY: the driver's handles may be used from any thread whose current context is theirs; each use comes
-// after `make_current` of the owning GPU.
+// SAFETY: the driver's handles may be used from any thread while their context is current; each use follows
+// `make_current` of the owning GPU.
 unsafe impl<T> Send for Handle<T> {}
-// SAFETY: as above; the driver takes calls of several threads at a time, but for launches of a graph, which
-// `GpuGraph` allows its one owner only.
+// SAFETY: as above; the driver is thread-safe, except for launches of one graph, and `GpuGraph` has one
+// owner.
 unsafe impl<T> Sync for Handle<T> {}
 
 /// Turns a driver call's return value into a result.
@@ -30,7 +30,7 @@ pub(crate) fn check(call: &'static str, result: CUresult) -> Result<(), DriverEr
     }))
 }
 
-/// The same for the results of `cust`'s own wrappers.
+/// [`check`] for the results of `cust`'s own wrappers.
 pub(crate) fn wrapped<T>(
     call: &'static str,
     result: cust::error::CudaResult<T>,
@@ -44,8 +44,8 @@ pub(crate) fn wrapped<T>(
     })
 }
 
-/// Emits a tracing event for a failure. Many are harmless: an allocation that fails is tried once more, for
-/// example.
+/// Emits a tracing event for a failure. Many failures are harmless: a failed allocation, for example, is
+/// tried again.
 fn noted(error: DriverError) -> DriverError {
     match error.is_fatal() {
         true => tracing::error!(target: "convfuse::fault", %error, "the device is lost"),
@@ -62,8 +62,8 @@ macro_rules! cu {
 }
 pub(crate) use cu;
 
-/// A function that drivers have had since some version: `static NAME: Type = c"symbol"`, where `Type` is its
-/// signature; `None` for a driver without it.
+/// Declares a function that only newer drivers have: `static NAME: Type = c"symbol"`, where `Type` is its
+/// signature. It is `None` for a driver without the function.
 macro_rules! late_function {
     ($(#[$doc:meta])* static $name:ident: $type:ty = $symbol:literal) => {
         $(#[$doc])*
@@ -115,8 +115,8 @@ impl Drop for Current {
     fn drop(&mut self) {
         if self.pushed {
             let mut popped = std::ptr::null_mut();
-            // SAFETY: `new` pushed onto this thread's stack (the guard cannot leave it), so there is
-            // one to pop.
+            // SAFETY: `new` pushed onto this thread's stack, and the guard cannot leave the thread, so there
+            // is one to pop.
             unsafe {
                 sys::cuCtxPopCurrent_v2(&mut popped);
             }

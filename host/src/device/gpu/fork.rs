@@ -14,8 +14,8 @@ pub(super) fn watch() {
             FORKED.store(true, Relaxed);
         }
         static WATCHED: std::sync::Once = std::sync::Once::new();
-        // SAFETY: `note` lives as long as the program and does what a signal handler may. Where registering
-        // fails, for want of memory, a forked child is told by the driver's own errors.
+        // SAFETY: `note` lives as long as the program and is safe in a signal handler. If registering fails
+        // for lack of memory, a forked child sees the driver's own errors.
         WATCHED.call_once(|| unsafe {
             libc::pthread_atfork(None, None, Some(note));
         });

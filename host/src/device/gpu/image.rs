@@ -7,7 +7,7 @@ use cust::sys::{self, CUresult};
 use super::driver::{Handle, cu};
 use crate::error::{DriverError, Error, Result};
 
-/// A loaded module. It is never unloaded once its kernel is known, since its GPU lives to the end of the
+/// A loaded module. A module whose kernel was found is never unloaded, since its GPU lives to the end of the
 /// process.
 pub(super) type Module = Handle<sys::CUmod_st>;
 
@@ -17,7 +17,7 @@ const ELF: &[u8] = b"\x7fELF";
 /// The most bytes of the compiler's log in an error.
 const LOG_BYTES: usize = 16 * 1024;
 
-/// Whether an error of the driver refuses the given image, and does not affect the driver otherwise.
+/// Whether the driver's error only refuses the image, and does not affect later calls.
 fn is_refusal(error: &DriverError) -> bool {
     const REFUSALS: &[CUresult] = &[
         CUresult::CUDA_ERROR_INVALID_IMAGE,
@@ -40,9 +40,8 @@ pub(super) fn load(machine_code: &[u8]) -> Result<Option<Module>> {
         return Ok(None);
     }
     let mut module = std::ptr::null_mut();
-    // SAFETY: `module` is a valid place for one handle, and the image is a whole file of machine code: it
-    // comes from the assembler by way of this build, or from a driver, perhaps by way of a file with a
-    // checksum.
+    // SAFETY: `module` is a valid place for one handle. The image is a complete file of machine code: from
+    // the assembler through this build, or from a driver, perhaps through a file with a checksum.
     let loaded = unsafe { cu!(cuModuleLoadData(&mut module, machine_code.as_ptr().cast())) };
     match loaded {
         Ok(()) => Ok(Some(Handle(module))),
@@ -89,18 +88,18 @@ fn link(kernel: &str, ptx: &CStr) -> Result<Vec<u8>, DriverError> {
     struct Linker(sys::CUlinkState);
     impl Drop for Linker {
         fn drop(&mut self) {
-            // SAFETY: it was created, and nothing uses it or what it made any more.
+            // SAFETY: the linker was created, and neither it nor its output is used any more.
             unsafe { sys::cuLinkDestroy(self.0) };
         }
     }
     let none = std::ptr::null_mut();
     let mut state = std::ptr::null_mut();
-    // SAFETY: no options are announced, and `state` is a valid place for one handle.
+    // SAFETY: no options are passed, and `state` is a valid place for one handle.
     unsafe { cu!(cuLinkCreate_v2(0, none, none.cast(), &mut state))? };
     let linker = Linker(state);
     let name = CString::new(kernel).expect("kernel names are Rust identifiers");
     let text = ptx.to_bytes_with_nul();
-    // SAFETY: text and name end with NUL and outlive the call, which reads them; no options are announced.
+    // SAFETY: text and name end with NUL and outlive the call, which reads them; no options are passed.
     unsafe {
         cu!(cuLinkAddData_v2(
             linker.0,
@@ -134,8 +133,8 @@ fn load_ptx(ptx: &CStr) -> Result<Module, (DriverError, String)> {
         std::ptr::without_provenance_mut(LOG_BYTES),
     ];
     let mut module = std::ptr::null_mut();
-    // SAFETY: `ptx` is NUL-terminated; `options` and `values` hold the two entries announced; the
-    // driver writes at most LOG_BYTES bytes to `log`, which outlives the call.
+    // SAFETY: `ptx` is NUL-terminated; `options` and `values` have the two announced entries; the driver
+    // writes at most LOG_BYTES bytes to `log`, which outlives the call.
     let loaded = unsafe {
         cu!(cuModuleLoadDataEx(
             &mut module,

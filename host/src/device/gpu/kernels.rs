@@ -2,7 +2,7 @@
 //!
 //! A kernel comes from the first of these sources that has it and that the driver accepts:
 //! 1. machine code that this build carries for the device's architecture,
-//! 2. machine code from the user's cache, which the driver made of the same PTX before,
+//! 2. machine code from the user's cache, which the driver made from the same PTX in an earlier process,
 //! 3. PTX that this build carries, compiled by the driver; the machine code goes into the cache.
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ pub(crate) struct Kernels {
     carried: carried::Kernels,
     /// The CUDA version that the driver supports, in the driver's encoding.
     driver: u32,
-    /// Looked up at every launch, so the hash is fast; it need not resist chosen names.
+    /// The map is read at every launch, so its hash is fast; it need not resist chosen names.
     slots: RwLock<HashMap<&'static str, &'static Slot, RandomState>>,
     loads: Mutex<Vec<KernelLoad>>,
 }
@@ -44,7 +44,7 @@ struct Slot {
 pub(super) struct Function {
     pub(super) handle: Handle<sys::CUfunc_st>,
     pub(super) static_shared_bytes: u32,
-    /// Whether shared memory beyond 48 KiB was granted.
+    /// Set once more than 48 KiB of dynamic shared memory were granted.
     pub(super) opt_in: OnceLock<()>,
 }
 
@@ -64,7 +64,7 @@ impl Kernels {
         lock(&self.loads).clone()
     }
 
-    /// The kernel called `name`, loaded at its first use only. The device's context must be current.
+    /// Returns the kernel called `name`, and loads it at its first use. The device's context must be current.
     pub(super) fn function(&self, name: &'static str) -> Result<&'static Function> {
         let slot = self.slot(name);
         if let Some(function) = slot.function.get() {
@@ -97,7 +97,7 @@ impl Kernels {
             module: self.carried.arch(),
         })?;
         let (module, origin) = self.module(name, &kernel)?;
-        // The next attempt loads it again.
+        // After a failure the next attempt loads the kernel again.
         let function = function(module, name).inspect_err(|_| image::unload(module))?;
         let load = KernelLoad {
             kernel: name,
@@ -133,15 +133,15 @@ impl Kernels {
         if let (Some(cache), Some(code)) = (cache, code)
             && let Err(error) = cache.write(&key, &code)
         {
-            // A failure only costs the next process time.
+            // A failure to keep the machine code only costs the next process time.
             tracing::debug!(target: "convfuse::load", kernel = name, %error, "a kernel could not be kept");
         }
         Ok((module, KernelOrigin::Compiled))
     }
 }
 
-/// The release of the driver, if the system tells it: the driver itself reports only the CUDA version that it
-/// supports.
+/// The release of the driver, if the system reports it. The driver itself reports only the CUDA version that
+/// it supports.
 fn driver_release() -> &'static str {
     static RELEASE: LazyLock<String> = LazyLock::new(|| {
         let report = std::fs::read_to_string("/proc/driver/nvidia/version");

@@ -12,12 +12,12 @@ use super::kernels::Function;
 use crate::contract::{self, KernelFacts};
 use crate::error::Result;
 
-/// Dynamic shared memory that every kernel may have without opting in.
+/// The dynamic shared memory in bytes that every kernel may use without opting in.
 const SHARED_BYTES_WITHOUT_OPT_IN: u32 = 48 * 1024;
 
 impl Gpu {
-    /// The function of `kernel`, after a check of the launch contract, and with its shared memory opted in.
-    /// The GPU's context must be current.
+    /// Returns the function of `kernel`, after checking the launch contract and opting in to its shared
+    /// memory. The GPU's context must be current.
     fn function<A: KernelArgs>(
         &self,
         kernel: &Instance<A>,
@@ -31,7 +31,8 @@ impl Gpu {
         };
         contract::check(&facts, &self.limits, shape)?;
         if shape.shared_bytes > SHARED_BYTES_WITHOUT_OPT_IN {
-            // Opted in once and in full: the attribute is a bound, and each launch sets its own size.
+            // The opt-in is made once and in full: the attribute is a bound, and each launch sets its own
+            // size.
             let grant = self.limits.shared_bytes - function.static_shared_bytes;
             let attribute =
                 sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -39,7 +40,7 @@ impl Gpu {
                 let (handle, grant) = (function.handle.0, grant as i32);
                 // SAFETY: the function belongs to the current context.
                 unsafe { cu!(cuFuncSetAttribute(handle, attribute, grant))? };
-                // Two threads may both have set it, to the same value.
+                // Two threads may both set the attribute, to the same value.
                 function.opt_in.get_or_init(|| ());
             }
         }
@@ -71,9 +72,9 @@ impl Gpu {
         arguments: A,
     ) -> Result<()> {
         let function = self.function(kernel, shape)?;
-        // SAFETY: the parameter array has one entry per kernel parameter, since it is made from the tuple
-        // of the kernel's own parameter types, and the driver copies the values before it returns. The
-        // caller vouches for the values and the stream.
+        // SAFETY: the parameter array is made from the tuple of the kernel's parameter types, so it has one
+        // entry per parameter. The driver copies the values before it returns. The caller vouches for the
+        // values and the stream.
         arguments.with_params(|parameters| unsafe {
             let (function, parameters) = (function.handle.0, parameters.as_mut_ptr());
             match shape.cluster_blocks {
@@ -87,8 +88,8 @@ impl Gpu {
 /// Launches without a cluster attribute. A kernel may have a compile-time cluster size.
 ///
 /// # Safety
-/// `parameters` has the address of a value for each of the function's parameters; the stream is of the
-/// current context, as the function is.
+/// `parameters` has the address of a value for each of the function's parameters. The stream and the function
+/// belong to the current context.
 unsafe fn alone(
     function: sys::CUfunction,
     shape: &LaunchShape,
@@ -127,8 +128,7 @@ struct LaunchConfig {
     attribute_count: u32,
 }
 
-/// `CUlaunchAttribute`: the value is a union of 64 bytes, of which the extents of a cluster are the first
-/// three words.
+/// `CUlaunchAttribute`. Its value is a union of 64 bytes; the extents of a cluster are the first three words.
 #[repr(C)]
 struct LaunchAttribute {
     id: u32,

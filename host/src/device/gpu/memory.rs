@@ -1,20 +1,21 @@
 //! Device memory in stream order.
 //!
-//! A buffer belongs to its *home* stream. It may be used there from its allocation on, without a wait on the
-//! host, and is freed in that stream's order. That holds for memory of the GPU's own pool, of a caller's
-//! allocator, and for lent memory. Another stream may read a buffer, too:
+//! A buffer belongs to its *home* stream. The home stream may use it right after the allocation, without a
+//! wait on the host, and frees it in its order. This holds for memory of the GPU's own pool, of a caller's
+//! allocator, and for lent memory. Another stream may also read a buffer:
 //!
-//! 1. Before the read, it waits for an event that the home stream recorded after the buffer was written.
-//! 2. After the read, it records an event, for which the home stream waits before it frees the buffer.
+//! 1. Before the read, the reader waits for an event that the home stream recorded after the buffer was
+//! written.
+//! 2. After the read, the reader records an event. The home stream waits for it before it frees the buffer.
 //!
 //! A buffer is written once, before any other stream can read it, so nothing else needs ordering. Lent memory
 //! may be written again in the order of its home stream, so each reader waits for an event of its own.
 //!
-//! A graph can do neither, because it cannot wait for an event outside of it. The wait is unnecessary if the
-//! graph's stream has read the buffer before: that read came after the write, and so does all later work of
-//! the stream. Instead of the event, the graph's holder keeps the buffer. A home stream in capture can
-//! neither record when a buffer was written nor free one: the first is an error, the second is deferred until
-//! after the capture.
+//! A graph cannot do either, because it cannot wait for an event outside of it. The wait is unnecessary if
+//! the graph's stream has read the buffer before: that read came after the write, and so does all later work
+//! of the stream. Instead of recording an event, the graph's holder keeps the buffer. A home stream in
+//! capture can neither record that a buffer was written, which is an error, nor free a buffer, which is
+//! deferred until after the capture.
 
 mod piece;
 mod reads;
@@ -45,10 +46,12 @@ pub(crate) struct GpuBuffer {
 }
 
 impl GpuBuffer {
-    /// Uninitialised memory, from `allocator` or else the GPU's pool; a null pointer for no bytes.
+    /// Allocates uninitialised memory from `allocator`, or else from the GPU's pool; a null pointer for 0
+    /// bytes.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::InCapture`] for memory of the pool while the stream is in capture.
+    /// [`Error::OutOfMemory`]; [`Error::InCapture`] if the stream is in capture and the memory is of the
+    /// pool.
     pub(crate) fn allocate(
         home: &Arc<GpuStream>,
         counters: &Arc<Counters>,
@@ -67,7 +70,7 @@ impl GpuBuffer {
             (_, None) => {
                 home.must_not_capture("allocate memory")?;
                 home.give_back_kept(&current);
-                // SAFETY: the stream is alive, of this GPU, and not in capture.
+                // SAFETY: the stream is alive, belongs to this GPU, and is not in capture.
                 let pointer = unsafe { gpu.pool.allocate(home.raw()?, bytes, || gpu.to_name()) }?;
                 (pointer, Source::Pool(counted))
             }
@@ -76,12 +79,12 @@ impl GpuBuffer {
         Ok(GpuBuffer::with(home, pointer, bytes, source))
     }
 
-    /// Lent memory, which `owner` keeps alive.
+    /// Wraps lent memory, which `owner` keeps alive.
     ///
     /// # Safety
     /// The memory has `bytes` bytes in the primary context of the stream's GPU. Until `owner` is dropped,
-    /// work given to `home` may read it, and write it where this library is asked to; accesses by others are
-    /// ordered with that stream.
+    /// work of `home` may read it, and write it if this library is asked to. Accesses by others are ordered
+    /// with that stream.
     pub(crate) unsafe fn lent(
         home: &Arc<GpuStream>,
         pointer: sys::CUdeviceptr,
@@ -127,7 +130,7 @@ impl GpuBuffer {
         self.piece().bytes
     }
 
-    /// Copies `source` in from `offset` on, and returns when it has been read.
+    /// Copies `source` to the buffer from `offset` on, and returns when `source` has been read.
     pub(crate) fn write(&mut self, offset: usize, source: &[u8]) -> Result<()> {
         if source.is_empty() {
             return Ok(());
@@ -148,8 +151,8 @@ impl GpuBuffer {
         self.home.finish()
     }
 
-    /// Queues a copy of `bytes` bytes of `source`, from `first` on, to those from `offset` on, in the order
-    /// of the home stream.
+    /// Queues a copy of `bytes` bytes, from `first` of `source` to `offset` of this buffer, in the order of
+    /// the home stream.
     pub(crate) fn write_pinned(
         &mut self,
         offset: usize,
@@ -168,8 +171,8 @@ impl GpuBuffer {
             writes: false,
         };
         let from = source.open(&self.home, &usage)?.cast();
-        // SAFETY: `open` saw that the source has as many bytes; they stay until the copy is done, since
-        // `used_by` records it, or else waits for it.
+        // SAFETY: `open` checked that the source has as many bytes. They stay until the copy is complete,
+        // since `used_by` records the copy, or else waits for it.
         unsafe { cu!(cuMemcpyHtoDAsync_v2(to, from, bytes, self.home.raw()?))? };
         source.used_by(&self.home, usage)
     }
@@ -191,8 +194,8 @@ impl GpuBuffer {
         }
     }
 
-    /// Copies bytes from `offset` on out, after all earlier work on `stream`, and returns when they are
-    /// there.
+    /// Copies bytes out, from `offset` on, after all earlier work on `stream`. Returns when the copy is
+    /// complete.
     pub(crate) fn read(
         &self,
         stream: &Arc<GpuStream>,
@@ -207,8 +210,8 @@ impl GpuBuffer {
         let _current = self.home.gpu.make_current()?;
         stream.must_not_capture("wait for a copy")?;
         let raw = stream.raw()?;
-        // SAFETY: both sides hold as many bytes. The host waits here, so the target outlives the copy and
-        // the buffer cannot be freed before it.
+        // SAFETY: both sides have as many bytes. The host waits here, so the target outlives the copy and the
+        // buffer cannot be freed before it.
         unsafe {
             cu!(cuMemcpyDtoHAsync_v2(
                 target.as_mut_ptr().cast::<c_void>(),
@@ -220,7 +223,7 @@ impl GpuBuffer {
         stream.finish()
     }
 
-    /// Queues a copy of `bytes` bytes from `offset` on to those of `target` from `first` on, in the order of
+    /// Queues a copy of `bytes` bytes, from `offset` of this buffer to `first` of `target`, in the order of
     /// `stream`.
     pub(crate) fn read_pinned(
         &self,
@@ -242,15 +245,15 @@ impl GpuBuffer {
             writes: true,
         };
         let to = target.open(stream, &usage)?.cast();
-        // SAFETY: `open` saw that the target has as many bytes, which stay as `write_pinned` says; nobody
-        // else uses them meanwhile, since the target is borrowed mutably here and waits before it is seen
-        // again.
+        // SAFETY: `open` checked that the target has as many bytes, and they stay as in `write_pinned`.
+        // Nobody else uses them during the copy, since the target is borrowed mutably here and waits before
+        // its elements are read.
         unsafe { cu!(cuMemcpyDtoHAsync_v2(to, from, bytes, stream.raw()?))? };
         let noted = self.after_read(stream);
         target.used_by(stream, usage).and(noted)
     }
 
-    /// The address of `bytes` bytes from `offset` on.
+    /// The address of a range of `bytes` bytes from `offset` on.
     pub(super) fn range(&self, offset: usize, bytes: usize) -> sys::CUdeviceptr {
         assert!(
             offset <= self.bytes() && bytes <= self.bytes() - offset,

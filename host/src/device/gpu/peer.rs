@@ -5,8 +5,8 @@ use super::memory::GpuBuffer;
 use crate::error::Result;
 
 impl GpuBuffer {
-    /// Queues a copy of `bytes` bytes, from `first` on, of a buffer of any GPU to those of this buffer from
-    /// `offset` on, in the order of the home stream.
+    /// Queues a copy of `bytes` bytes, from `first` of a buffer on any GPU to `offset` of this buffer, in the
+    /// order of the home stream.
     pub(crate) fn copy_from(
         &mut self,
         offset: usize,
@@ -22,8 +22,8 @@ impl GpuBuffer {
         source.before_read(self.home())?;
         let _current = self.home().gpu.make_current()?;
         let [target, origin] = [self.home(), source.home()].map(|stream| stream.gpu.context());
-        // SAFETY: both sides have as many bytes, each in its device's primary context. The copy is ordered
-        // after the writing of the source, as just done, and its freeing after the copy, as noted below.
+        // SAFETY: both sides have as many bytes, each in its device's primary context. The copy comes after
+        // the write of the source (ordered above) and before its freeing (recorded below).
         unsafe {
             cu!(cuMemcpyPeerAsync(
                 to,

@@ -13,20 +13,21 @@ use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::sync::{Mutex, MutexGuard, lock};
 
-/// The most copies that are recorded. Beyond, the host waits for the first, which is most likely complete.
+/// The largest number of recorded copies. Beyond it, the host waits for the oldest, which is most likely
+/// complete.
 const MOST: usize = 1024;
 
 /// Page-locked memory, and the copies that still use it.
 ///
-/// Copies of two streams are ordered only here: a copy that reads bytes waits for the last write of them, and
+/// Only this type orders copies of two streams. A copy that reads bytes waits for the last write of them, and
 /// a copy that writes bytes waits for all their uses. Copies of different bytes, such as the chunks of a
 /// batch, do not wait for each other.
 pub(crate) struct PinnedMemory {
     gpu: Arc<Gpu>,
     start: Handle<c_void>,
     bytes: usize,
-    /// For each stream and range of bytes, the last copy in flight. When all of these complete, nothing uses
-    /// the memory.
+    /// For each stream and range of bytes, the last copy in flight. When all of them are complete, nothing
+    /// uses the memory.
     pending: Mutex<Vec<Copying>>,
 }
 
@@ -53,7 +54,7 @@ impl Use {
 }
 
 impl PinnedMemory {
-    /// Zeros.
+    /// Allocates zeros.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]
@@ -86,8 +87,8 @@ impl PinnedMemory {
         })
     }
 
-    /// The address of the bytes for the next copy on `stream`, which is ordered after conflicting copies of
-    /// other streams.
+    /// Returns the address of the bytes for the next copy on `stream`, which is ordered after conflicting
+    /// copies of other streams.
     pub(super) fn open(&self, stream: &Arc<GpuStream>, usage: &Use) -> Result<*mut c_void> {
         let Range { start, end } = usage.bytes;
         assert!(
@@ -106,7 +107,7 @@ impl PinnedMemory {
 
     /// Records that work given to `stream` so far uses the memory. If recording fails, waits for that work.
     pub(super) fn used_by(&self, stream: &Arc<GpuStream>, usage: Use) -> Result<()> {
-        // Recorded under the lock, so that the later of two threads' events is kept.
+        // The event is recorded under the lock, so that the later of two threads' events is kept.
         let mut pending = self.pending();
         let Ok(done) = stream.record(false) else {
             drop(pending);
@@ -143,8 +144,8 @@ impl PinnedMemory {
     /// The elements. Call [`wait`](Self::wait) first, because copies to them may be in flight.
     pub(crate) fn elements<T: Element>(&self) -> &[T] {
         let len = self.bytes / size_of::<T>();
-        // SAFETY: `bytes` bytes from the start of a page on are initialised and live as long as this; any
-        // bits are a value.
+        // SAFETY: the `bytes` bytes start at a page, are initialised, and live as long as `self`; any bits
+        // are a value.
         unsafe { std::slice::from_raw_parts(self.start.0.cast(), len) }
     }
 
@@ -162,11 +163,11 @@ impl PinnedMemory {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        // If waiting fails, a copy may still use the memory: it is leaked.
+        // If waiting fails, a copy may still use the memory, so it is leaked.
         if self.wait().or_else(|_| self.wait()).is_ok()
             && let Some(_current) = self.gpu.make_current_to_give_back()
         {
-            // SAFETY: the memory came from `cuMemHostAlloc` and nothing uses it any more.
+            // SAFETY: the memory came from `cuMemHostAlloc` and is no longer used.
             unsafe { sys::cuMemFreeHost(self.start.0) };
         }
     }
@@ -176,7 +177,7 @@ impl Drop for PinnedMemory {
 mod tests {
     use super::*;
 
-    /// All pairs of copies within a few bytes, judged by the bytes that they share.
+    /// Checks all pairs of copies within a few bytes against the bytes that they share.
     #[test]
     fn copies_exclude_one_another_that_share_a_byte_which_one_of_them_writes() {
         const BYTES: usize = 5;

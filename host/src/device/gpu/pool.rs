@@ -8,10 +8,10 @@ use super::driver::{Handle, cu};
 use crate::error::{DriverError, Error, Result};
 use crate::sync::AtomicU64;
 
-/// The pool of a GPU's buffers, which are allocated in the order of a stream.
+/// The memory pool of a GPU's buffers, with allocation in stream order.
 ///
-/// The pool is this library's own. Its attributes affect no other library, and trimming it does not touch the
-/// device's default pool. It lives to the end of the process, as its GPU does.
+/// The pool belongs to this library. Its attributes affect no other library, and trimming it does not touch
+/// the device's default pool. It lives to the end of the process, as its GPU does.
 pub(super) struct Pool {
     /// `None` on devices without pools, where allocation and freeing are synchronous.
     handle: Option<Handle<sys::CUmemPoolHandle_st>>,
@@ -22,8 +22,8 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A pool on the device with this ordinal, whose context is current. The pool keeps freed memory until it
-    /// is trimmed, so that a second run reuses the memory of the first.
+    /// Makes a pool on the device with this ordinal, whose context is current. The pool keeps freed memory
+    /// until it is trimmed, so that a second run reuses the memory of the first.
     pub(super) fn new(ordinal: u32, has_pools: bool) -> Result<Pool, DriverError> {
         Ok(Pool {
             handle: match has_pools {
@@ -54,11 +54,11 @@ impl Pool {
         }
     }
 
-    /// Allocates memory for later work of `stream`. The GPU's context is current; `device` names it.
+    /// Allocates memory for later work of `stream`. The GPU's context is current; `device` returns its name.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] beyond the limit, or where the device has no more, even after all work was
-    /// waited for and the pool was trimmed.
+    /// [`Error::OutOfMemory`] beyond the limit, or if the device has no more memory even after waiting for
+    /// all work and trimming the pool.
     ///
     /// # Safety
     /// `stream` is a live stream of the current context, and not in capture.
@@ -76,8 +76,8 @@ impl Pool {
         };
         let limit = self.limit.load(Relaxed);
         let within = |held: u64| held.checked_add(requested).filter(|&sum| sum <= limit);
-        // A refused request must not count even for a moment, or another thread's request might be refused
-        // for it.
+        // A refused request never adds to the count, not even for a moment, because another thread's request
+        // might then be refused.
         self.live
             .fetch_update(Relaxed, Relaxed, within)
             .map_err(|held| refused(format!("{held} of a limit of {limit} in use")))?;
@@ -112,9 +112,9 @@ impl Pool {
         };
         match attempt() {
             Err(error) if is_out_of_memory(&error) => {
-                // Memory freed in the order of other streams is available only when they have come so far,
-                // and blocks in the pool may have the wrong sizes. This is the one place where a lack of
-                // memory makes the host wait; where the wait is not allowed, because a stream is in capture,
+                // Memory freed in the order of other streams becomes available only when these streams reach
+                // that point, and blocks in the pool may have the wrong sizes. This is the one place where a
+                // lack of memory makes the host wait. If a stream is in capture, the wait is not allowed, and
                 // the second attempt decides. SAFETY: the context is current.
                 let _ = unsafe { cu!(cuCtxSynchronize()) };
                 self.trim()?;
@@ -128,8 +128,8 @@ impl Pool {
     /// context is current. A failure is not reported and at worst leaks the memory.
     ///
     /// # Safety
-    /// `pointer` came from [`allocate`](Pool::allocate) for as many bytes, and nothing but work given to
-    /// `stream` before uses it. The stream is alive, and not in capture.
+    /// `pointer` came from [`allocate`](Pool::allocate) for as many bytes, and only earlier work of `stream`
+    /// uses it. The stream is alive, and not in capture.
     pub(super) unsafe fn free(
         &self,
         stream: sys::CUstream,
@@ -142,7 +142,7 @@ impl Pool {
                 sys::cuMemFreeAsync(pointer, stream);
             } else {
                 let wait = || cu!(cuStreamSynchronize(stream));
-                // If waiting fails, work may still use the memory: it is leaked.
+                // If waiting fails, work may still use the memory, so it is leaked.
                 if wait().or_else(|_| wait()).is_ok() {
                     sys::cuMemFree_v2(pointer);
                 }
@@ -183,7 +183,7 @@ fn is_out_of_memory(error: &DriverError) -> bool {
     error.code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32
 }
 
-/// The device's free memory according to the driver, in words.
+/// Describes the device's free memory, according to the driver.
 fn free_memory() -> String {
     let (mut free, mut total) = (0, 0);
     // SAFETY: two valid places for the two sizes.

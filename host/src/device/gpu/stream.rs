@@ -40,29 +40,29 @@ enum Origin {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct StreamKey {
     ordinal: u32,
-    /// The driver's number of the stream, unique for the life of the process; before CUDA 12 the handle; a
-    /// unique number for a stream that was in capture when the key was made.
+    /// The driver's number of the stream, unique for the life of the process. Before CUDA 12 it is the
+    /// handle. For a stream that was in capture when the key was made, it is a unique number of this library.
     id: u64,
     /// The thread of a per-thread default stream, whose handle is ambiguous.
     thread: Option<ThreadId>,
 }
 
 impl StreamKey {
-    /// `raw` is a stream of the current context, which is that of `gpu`, or the calling thread's default
-    /// stream; not null.
+    /// Makes the key of a stream. `raw` is a stream of the current context, which belongs to `gpu`, or the
+    /// calling thread's default stream; not null.
     unsafe fn of(gpu: &Gpu, raw: sys::CUstream, origin: Origin) -> Result<StreamKey> {
         type GetId = unsafe extern "C" fn(sys::CUstream, *mut u64) -> sys::CUresult;
         late_function! { static GET_ID: GetId = c"cuStreamGetId" }
         // Counts down from numbers that the driver does not use.
         static NAMELESS: AtomicU64 = AtomicU64::new(u64::MAX - 1);
         let mut id = raw.addr() as u64;
-        // Asking for the number of a stream in capture fails, and invalidates the capture.
+        // A query of the number of a stream in capture fails, and invalidates the capture.
         if raw.addr() == LEGACY {
-            // A single stream, which cannot be captured.
+            // The legacy default stream is a single stream, which cannot be captured.
             id = u64::MAX;
         // SAFETY: the caller's promise.
         } else if unsafe { is_capturing(raw)? } {
-            // Equal to no known stream; at worst, this causes an unnecessary wait.
+            // The new number equals no known stream; at worst, this causes an unnecessary wait.
             id = NAMELESS.fetch_sub(1, Ordering::Relaxed);
         } else if let Some(get_id) = *GET_ID {
             // SAFETY: the caller's promise; `id` is a place for one number.
@@ -98,7 +98,7 @@ pub(super) trait GiveBack: Send + Sync {
 }
 
 impl GpuStream {
-    /// A new stream that does not wait for the legacy default stream, nor the other way round.
+    /// Makes a new stream. It does not synchronise with the legacy default stream.
     pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<GpuStream> {
         let _current = gpu.make_current()?;
         let mut raw = std::ptr::null_mut();
@@ -125,7 +125,7 @@ impl GpuStream {
         })
     }
 
-    /// A stream that another library owns, or one of the default streams.
+    /// Wraps a stream that another library owns, or one of the default streams.
     ///
     /// # Safety
     /// `raw` is a stream of `gpu`'s primary context and outlives the result.
@@ -169,9 +169,9 @@ impl GpuStream {
         Ok(unsafe { cu!(cuStreamSynchronize(self.raw()?)) }?)
     }
 
-    /// Waits likewise, in any thread, before memory is returned to its owner. For another thread's default
-    /// stream, which has no handle here, it waits for all work of the device. If the driver fails to wait, it
-    /// tries once more, and returns the first error.
+    /// Waits like [`synchronize`](Self::synchronize), but works in any thread, before memory is returned to
+    /// its owner. For another thread's default stream, which has no handle here, it waits for all work of the
+    /// device. If waiting fails, it tries once more, and returns the first error.
     pub(super) fn finish(&self) -> Result<()> {
         let wait = || match self.synchronize() {
             Err(Error::OtherThread) => {
@@ -199,7 +199,7 @@ impl GpuStream {
         }
     }
 
-    /// An event that completes when all work given to the stream so far has.
+    /// Records an event that completes when all work given to the stream so far is complete.
     pub(crate) fn record(&self, timing: bool) -> Result<GpuEvent> {
         let _current = self.gpu.make_current()?;
         let event = GpuEvent::new(&self.gpu, timing)?;
@@ -222,7 +222,7 @@ impl GpuStream {
             return;
         };
         match self.is_capturing() {
-            // Another thread's default stream is handled separately.
+            // The default stream of another thread is handled separately.
             Ok(false) => {
                 self.give_back_kept(&current);
                 item.give_back(self, &current);
@@ -253,7 +253,7 @@ impl GpuStream {
     }
 }
 
-/// A deferred call, for after a capture.
+/// A deferred call, for use after a capture.
 struct Later<F>(F);
 
 impl<F: FnOnce(&GpuStream) + Send + Sync> GiveBack for Later<F> {
@@ -268,14 +268,14 @@ impl Drop for GpuStream {
             return;
         };
         if self.origin != Origin::Own && self.kept().is_empty() {
-            // The process owns nothing of it.
+            // The process owns no resources of the stream.
             return;
         }
-        // The stream is dropped now, so ask twice.
+        // Ask twice, because the stream is dropped now.
         let is_capturing = || self.is_capturing().or_else(|_| self.is_capturing());
         let mut capturing = is_capturing();
         if let (Ok(true), Origin::Own) = (&capturing, self.origin) {
-            // End a capture that no caller can end any more once the stream is dropped.
+            // End the capture: once the stream is dropped, no caller can.
             let mut graph = std::ptr::null_mut();
             // SAFETY: the stream is alive; `graph` is a place for one handle, which nobody else has.
             unsafe {
@@ -290,8 +290,8 @@ impl Drop for GpuStream {
             self.give_back_kept(&current);
         }
         if self.origin == Origin::Own {
-            // SAFETY: the handle is ours and used nowhere else any more. The driver lets work that was
-            // given to the stream finish.
+            // SAFETY: the handle is ours and no longer used elsewhere. The driver lets queued work of the
+            // stream finish.
             unsafe {
                 sys::cuStreamDestroy_v2(self.raw.0);
             }

@@ -25,8 +25,8 @@ type EncodeTiled = unsafe extern "C" fn(
     u32,
 ) -> u32;
 
-/// `cuTensorMapEncodeIm2col`: the same with the corners of the box of windows, channels and windows of a copy
-/// in place of the box's extents.
+/// `cuTensorMapEncodeIm2col`: as above, but in place of the box's extents it takes the corners of the box of
+/// windows, and the channels and windows of a copy.
 type EncodeIm2col = unsafe extern "C" fn(
     *mut TensorMap,
     u32,
@@ -46,29 +46,29 @@ type EncodeIm2col = unsafe extern "C" fn(
 ) -> u32;
 
 late_function! {
-    /// The driver's function, which drivers with support for sm_90a have.
+    /// The driver's function, present in drivers with support for `sm_90a`.
     static ENCODE_TILED: EncodeTiled = c"cuTensorMapEncodeTiled"
 }
 
 late_function! {
-    /// As above.
+    /// The driver's function, as above.
     static ENCODE_IM2COL: EncodeIm2col = c"cuTensorMapEncodeIm2col"
 }
 
 /// `CU_TENSOR_MAP_DATA_TYPE_UINT16`: the meaning of the bits does not matter, since the fill is zeros.
 const UINT16: u32 = 1;
 
-/// `CU_TENSOR_MAP_SWIZZLE_32B`, and after it those of 64 and of 128 bytes.
+/// `CU_TENSOR_MAP_SWIZZLE_32B`; the next values swizzle 64 and 128 bytes.
 const SWIZZLE_32_BYTES: u32 = 1;
 
-/// The last driver, as `cuDriverGetVersion` counts, whose im2col maps of small tensors lead to faults unless
-/// a bit of the second word is cleared, and the bytes from which on a tensor is not small. CUTLASS does the
-/// same (`cute/atom/copy_traits_sm90_im2col.hpp`).
+/// Drivers up to this version (as `cuDriverGetVersion` counts) make im2col maps of small tensors that cause
+/// faults, unless a bit of the second word is cleared. From `SMALL_BYTES` on a tensor is not small. CUTLASS
+/// has the same workaround (`cute/atom/copy_traits_sm90_im2col.hpp`).
 const LAST_WITH_SMALL_BIT: c_int = 13_010;
 const SMALL_BYTES: u64 = 128 << 10;
 const SMALL_BIT: u64 = 1 << 21;
 
-/// The map of a tensor at `address`. The driver needs a current context.
+/// Encodes the map of a tensor at `address`. The driver needs a current context.
 ///
 /// # Errors
 /// Errors of the driver.
@@ -89,8 +89,8 @@ fn tiled(boxes: &Boxes, swizzle: u32, address: *const c_void) -> Result<TensorMa
     let extents = boxes.extents.map(u64::from);
     let mut map = TensorMap::NONE;
     let result = match *ENCODE_TILED {
-        // SAFETY: all pointers are to as many numbers as the driver reads for this rank, and the map is 128
-        // bytes on a multiple of 64. The driver does not look at what is at the address.
+        // SAFETY: each pointer is to as many numbers as the driver reads for this rank, and the map is 128
+        // bytes on a multiple of 64. The driver does not read the memory at the address.
         Some(encode) => cuda_loader::known(unsafe {
             encode(
                 &raw mut map,
@@ -145,7 +145,7 @@ fn im2col(windows: &Im2col, swizzle: u32, address: *const c_void) -> Result<Tens
     let bytes = windows.strides[AXES - 2].saturating_mul(extents[AXES - 1]);
     if bytes < SMALL_BYTES {
         let mut version = 0;
-        // SAFETY: the pointer is to a number.
+        // SAFETY: the pointer is to a valid number.
         unsafe { cu!(cuDriverGetVersion(&raw mut version))? };
         if version <= LAST_WITH_SMALL_BIT {
             map.0[1] &= !SMALL_BIT;

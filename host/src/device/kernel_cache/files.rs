@@ -1,8 +1,8 @@
 //! A folder of files, one for each kernel.
 //!
 //! A file is a line of text, a hash of its key and content, and the content. It is written under another name
-//! and renamed, so a reader sees all of it or nothing, and the last of several writers wins. By the hash, a
-//! reader also detects files that are damaged or were not written by this library.
+//! and then renamed. So a reader sees the complete file or none, and the last of several writers wins. The
+//! hash also detects files that are damaged or were not written by this library.
 
 use std::fs::{self, DirEntry};
 use std::hash::{BuildHasher, RandomState};
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-/// The first line of files. Another format gets another number.
+/// The first line of a file. Other formats have other numbers.
 const TITLE: &[u8] = b"convfuse machine code 1\n";
 
 /// The extension of files.
@@ -57,7 +57,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The files in `folder`, which need not exist.
+    /// Makes the handle of the files in `folder`, which need not exist.
     pub(crate) fn new(folder: PathBuf, limit: u64) -> Files {
         Files { folder, limit }
     }
@@ -66,10 +66,10 @@ impl Files {
         self.folder.join(&key.0).with_extension(FILE)
     }
 
-    /// The content of this key, if its file is valid.
+    /// Reads the content of this key, if its file is valid.
     pub(crate) fn read(&self, key: &Key) -> Option<Vec<u8>> {
         let path = self.path(key);
-        // Reading something else of this name, such as a pipe, might never end.
+        // Reading another kind of file, such as a pipe, might block forever.
         let facts = fs::metadata(&path).ok()?;
         if !facts.is_file() || facts.len() > self.limit {
             return None;
@@ -92,14 +92,15 @@ impl Files {
         self.make_room()
     }
 
-    /// A unique name for one writer. Process numbers are not unique where containers share a folder.
+    /// Returns a unique file name for one writer. Process numbers are not unique if containers share a
+    /// folder.
     fn unfinished(&self, key: &Key, writer: u64) -> PathBuf {
         let name = format!("{}-{writer:016x}", key.0);
         self.folder.join(name).with_extension(UNFINISHED)
     }
 
     fn write_by_way_of(&self, unfinished: &Path, key: &Key, content: &[u8]) -> io::Result<()> {
-        // Before the file is created, an existing file of this name is another writer's and must not be
+        // If creating the file fails, an existing file of this name belongs to another writer and must not be
         // removed.
         let mut file = fs::File::create_new(unfinished)?;
         let mut fill = || -> io::Result<()> {
@@ -116,7 +117,7 @@ impl Files {
         renamed
     }
 
-    /// Removes the oldest files beyond the limit, and abandoned ones.
+    /// Removes the oldest files beyond the limit, and abandoned unfinished files.
     fn make_room(&self) -> io::Result<()> {
         let now = SystemTime::now();
         let mut files = Vec::new();
@@ -153,7 +154,7 @@ fn has_end(path: &Path, end: &str) -> bool {
     path.extension().is_some_and(|extension| extension == end)
 }
 
-/// The age of a file, and its bytes. Other processes may remove it at any time.
+/// Returns the age of a file and its size in bytes. Other processes may remove it at any time.
 fn facts(entry: &DirEntry, now: SystemTime) -> Option<(Duration, u64)> {
     let facts = entry.metadata().ok().filter(fs::Metadata::is_file)?;
     let age = now.duration_since(facts.modified().ok()?);

@@ -4,15 +4,14 @@
 //! it is first needed, which takes up to a second. Its machine code is kept in a folder for later processes:
 //!
 //! 1. the folder of [`keep_in`], none after [`turn_off`];
-//! 2. the folder of the variable `CONVFUSE_CACHE`, none if it is `off`;
-//! 3. `convfuse` in the user's folder of caches: `$XDG_CACHE_HOME`, else `~/.cache`; on Windows
-//!    `%LOCALAPPDATA%`.
+//! 2. the folder in the variable `CONVFUSE_CACHE`, none if it is `off`;
+//! 3. `convfuse` in the user's cache folder: `$XDG_CACHE_HOME`, else `~/.cache`; on Windows `%LOCALAPPDATA%`.
 //!
 //! The choice is per process, not per device: a process opens a GPU once, and all users share it and its
 //! kernels.
 //!
-//! Any number of processes may use one folder. Damaged and foreign files are ignored, and a folder that
-//! cannot be written is no error. Beyond 256 MiB, the oldest files are removed. Only trusted users may have
+//! Any number of processes may use one folder. Damaged and foreign files are ignored, and a folder without
+//! write access is not an error. Beyond 256 MiB, the oldest files are removed. Only trusted users may have
 //! write access to the folder, because its machine code is executed.
 
 mod files;
@@ -23,7 +22,7 @@ use std::sync::{PoisonError, RwLock};
 
 pub(crate) use files::{Files, Key};
 
-/// The most bytes that are kept.
+/// The largest total size of the cache, in bytes.
 const LIMIT_BYTES: u64 = 256 << 20;
 
 /// The program's choice: a folder, or none.
@@ -42,7 +41,7 @@ pub fn keep_in(folder: impl AsRef<Path>) {
     choose(Some(folder.as_ref().to_owned()));
 }
 
-/// Neither keeps machine code nor uses the cache. Applies to kernels that are loaded from now on.
+/// Turns the cache off. Applies to kernels that are loaded from now on.
 pub fn turn_off() {
     choose(None);
 }
@@ -51,7 +50,7 @@ fn choose(folder: Option<PathBuf>) {
     *CHOSEN.write().unwrap_or_else(PoisonError::into_inner) = Some(folder);
 }
 
-/// The folder of the cache; `None` if it is off.
+/// Returns the folder of the cache; `None` if it is off.
 #[must_use]
 pub fn folder() -> Option<PathBuf> {
     let chosen = CHOSEN.read().unwrap_or_else(PoisonError::into_inner);
@@ -61,12 +60,12 @@ pub fn folder() -> Option<PathBuf> {
     }
 }
 
-/// The cache, if there is one.
+/// Returns the cache; `None` if it is off.
 pub(crate) fn store() -> Option<Files> {
     Some(Files::new(folder()?, LIMIT_BYTES))
 }
 
-/// The folder from environment variables.
+/// Returns the folder from environment variables.
 fn from_environment(get: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let get = |name| get(name).filter(|value| !value.is_empty());
     if let Some(named) = get("CONVFUSE_CACHE") {

@@ -60,7 +60,7 @@ fn foreign_files_are_ignored_and_replaced() {
     let files = files(folder.path());
     fs::write(files.path(&key(1)), b"\x7fELF, but whose?").unwrap();
     assert_eq!(files.read(&key(1)), None);
-    // A whole file under the name of another.
+    // A complete file under another key's name.
     files.write(&key(2), b"two").unwrap();
     fs::copy(files.path(&key(2)), files.path(&key(1))).unwrap();
     assert_eq!(files.read(&key(1)), None);
@@ -84,7 +84,7 @@ fn a_pipe_in_place_of_a_file_holds_nobody_up() {
     }
 }
 
-/// Of two processes with one number, say, each in a container of its own.
+/// Two processes can have one number, for example if each runs in its own container.
 #[test]
 fn a_writer_leaves_alone_what_another_is_writing() {
     let folder = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ impl Tensor {
         })
     }
 
-    /// The same for f32 values, stored as `dtype`, rounded to nearest.
+    /// Copies f32 values to the stream's device, stored as `dtype` and rounded to nearest.
     ///
     /// # Errors
     /// As [`from_array`](Self::from_array).
@@ -48,8 +48,8 @@ impl Tensor {
         Ok(Tensor::with(stream, shape, dtype, storage))
     }
 
-    /// A result of the CPU backend as a tensor of its device, in this layout. An f32 array's memory is moved
-    /// to an NCHW tensor, not copied.
+    /// Makes a tensor of a result of the CPU backend, in this layout. An f32 array's memory is moved, not
+    /// copied, to an NCHW tensor.
     ///
     /// # Errors
     /// As [`from_array`](Self::from_array).
@@ -80,7 +80,7 @@ impl Tensor {
     /// tensor's stream. The host waits.
     ///
     /// # Errors
-    /// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch) if the tensor holds other elements than `T`;
+    /// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch) if the tensor's element type is not `T`;
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); errors of earlier work on the stream.
     pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
         self.must_hold(T::DTYPE, ("to_array", "the tensor"))?;
@@ -99,7 +99,7 @@ impl Tensor {
         Ok(ArrayD::from_shape_vec(shape, values).expect("len() is the product of the shape"))
     }
 
-    /// The same for any element type, widened to f32.
+    /// Copies the elements of any type to a new array, widened to f32.
     ///
     /// # Errors
     /// As [`to_array`](Self::to_array).
@@ -111,7 +111,7 @@ impl Tensor {
         }
     }
 
-    /// A copy of a tensor of the CPU device, contiguous and stored as `dtype`.
+    /// Copies a tensor of the CPU device to a contiguous one, stored as `dtype`.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
@@ -124,7 +124,7 @@ impl Tensor {
         }
     }
 
-    /// A copy on another device; the tensor is contiguous.
+    /// Copies a contiguous tensor to another device.
     ///
     /// # Errors
     /// As [`to_array`](Self::to_array).
@@ -132,8 +132,8 @@ impl Tensor {
         Tensor::joined(stream, self.shape(), self.dtype, std::slice::from_ref(self))
     }
 
-    /// A contiguous tensor of this shape, whose elements are those of all parts, one after the other. The
-    /// parts are contiguous, and on any device.
+    /// Joins the elements of all parts, one part after the other, in a contiguous tensor of this shape. The
+    /// parts are contiguous, and may be on any devices.
     ///
     /// # Errors
     /// As [`to_array`](Self::to_array).
@@ -163,7 +163,7 @@ impl Tensor {
         Ok(Tensor::with(stream, shape, dtype, storage))
     }
 
-    /// The elements as f32, for the CPU backend: borrowed if they are f32, else widened.
+    /// Returns the elements as f32 for the CPU backend: borrowed if they are f32, else widened.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
@@ -178,7 +178,8 @@ impl Tensor {
         })
     }
 
-    /// A view of the tensor's elements in `values`, from index `first` on.
+    /// Returns a view of the tensor's elements in `values`, whose first element is at index `first` of the
+    /// memory.
     fn array_of<'a, T: Element>(&self, values: &'a [T], first: usize) -> ArrayViewD<'a, T> {
         let shape = IxDyn(self.shape());
         let (start, places) = self.layout.span();
@@ -208,7 +209,7 @@ fn widened<T: Element>(array: ArrayViewD<'_, T>) -> Result<ArrayD<f32>> {
     Ok(ArrayD::from_shape_vec(array.raw_dim(), values).expect("as many elements"))
 }
 
-/// Gives `take` the bytes of an array's elements in row-major order.
+/// Calls `take` with the bytes of an array's elements in row-major order.
 fn with_bytes<T: Element, S: Data<Elem = T>, D: Dimension, R>(
     array: &ArrayBase<S, D>,
     take: impl FnOnce(&[u8]) -> Result<R>,
@@ -221,7 +222,7 @@ fn with_bytes<T: Element, S: Data<Elem = T>, D: Dimension, R>(
     take(as_bytes(&values))
 }
 
-/// The same for elements rounded to `dtype`.
+/// Calls `take` with the bytes of an array's elements, rounded to `dtype`.
 pub(super) fn with_rounded<S: Data<Elem = f32>, D: Dimension, R>(
     array: &ArrayBase<S, D>,
     dtype: DType,

@@ -1,4 +1,4 @@
-//! Tensors over memory of other libraries, and raw addresses of tensors.
+//! Tensors over other libraries' memory, and raw addresses of tensors.
 
 use super::{Layout, Tensor, must_have_shape};
 use crate::device::gpu::GpuBuffer;
@@ -12,25 +12,25 @@ use crate::error::{Error, Result};
 const OPERATOR: &str = "from_raw_parts";
 
 impl Tensor {
-    /// A tensor over memory that another library allocated. Nothing is copied. `pointer` is the address of
-    /// the element with all indices 0; `strides` are in elements (`None`: dense and row-major).
+    /// Makes a tensor over memory that another library allocated. Nothing is copied. `pointer` is the address
+    /// of the element with all indices 0; `strides` are in elements (`None`: dense and row-major).
     ///
     /// The memory is used in the order of `stream`, which may be the other library's stream, or one that
     /// waits for it. `owner` is dropped once no tensor uses the memory, and `stream` waits for all uses by
-    /// other streams of this library. Work that is queued by then may still use the memory.
+    /// other streams of this library. Queued work may still use the memory at that time.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] if there is not one stride per axis; [`Error::OutOfMemory`] for more than an
-    /// address space has; [`Error::NullPointer`] for a null pointer to elements; [`Error::Misaligned`] for an
-    /// address that is not aligned for the element type; [`Error::Unsupported`] in the emulator, whose
-    /// kernels access only its own memory.
+    /// [`Error::ShapeMismatch`] if there is not one stride per axis; [`Error::OutOfMemory`] for more bytes
+    /// than an address space has; [`Error::NullPointer`] for a null pointer to elements;
+    /// [`Error::Misaligned`] for an address that is not aligned for the element type; [`Error::Unsupported`]
+    /// in the emulator, whose kernels access only its own memory.
     ///
     /// # Safety
-    /// All elements lie in memory of the stream's device: on a GPU in its primary context, on the CPU device
-    /// in this process, initialised. Gaps between elements are memory of the same allocation. The memory
-    /// stays valid until `owner` is dropped, and until the work given to `stream` by then is complete.
-    /// Meanwhile it is written only in the order of `stream`, and after reads by other streams of this
-    /// library (by [`on`](Self::on)). If it is the output of a plan, only the plan uses it while it runs.
+    /// All elements lie in memory of the stream's device: on a GPU in its primary context; on the CPU device
+    /// in this process, initialised. Gaps between elements belong to the same allocation. The memory stays
+    /// valid until `owner` is dropped, and until the work that `stream` has by then is complete. Until then
+    /// all writes are in the order of `stream`, and after reads by other streams of this library (by
+    /// [`on`](Self::on)). If the memory is the output of a plan, only the plan uses it during a run.
     ///
     /// # Examples
     /// A batch of two channels-last images in the program's own memory. On a GPU, use the stream of the
@@ -88,7 +88,7 @@ impl Tensor {
                 Storage::Gpu(unsafe { GpuBuffer::lent(home, start, bytes, owner) })
             }
             (Kind::Cpu(_), _) => {
-                // SAFETY: as above; the address was found to be aligned.
+                // SAFETY: as above; the address was checked to be aligned.
                 Storage::Host(unsafe { HostBuffer::lent(start, bytes, owner) })
             }
             _ => return Err(stream.device().without("kernels over memory of others")),
@@ -99,11 +99,11 @@ impl Tensor {
         })
     }
 
-    /// The address of the element with all indices 0, on a GPU and on the CPU device; null if there are no
-    /// elements. It is valid while a tensor over the memory lives, for work in the order of the tensor's
-    /// [`stream`](Self::stream), or after it. If the work is on the stream that the tensor was made on, the
-    /// tensor may be dropped once the work is queued; on other streams (of [`on`](Self::on)), once it is
-    /// complete. The elements must not be written.
+    /// Returns the address of the element with all indices 0, on a GPU and on the CPU device; null if there
+    /// are no elements. It is valid while a tensor over the memory lives, for work in the order of the
+    /// tensor's [`stream`](Self::stream), or after it. For work on the stream that made the tensor, the
+    /// tensor may be dropped once the work is queued. For work on other streams (of [`on`](Self::on)) it may
+    /// be dropped once the work is complete. The elements must not be written.
     ///
     /// # Errors
     /// [`Error::Unsupported`] in the emulator; errors of ordering the tensor's stream after the tensor's

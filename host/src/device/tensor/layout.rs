@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::must_be_axis;
 use crate::error::{Error, Result};
 
-/// Extents and strides of an array in memory: element `i` is at index `offset + sum(i[k] * strides[k])` of
+/// Extents and strides of an array in memory. Element `i` is at index `offset + sum(i[k] * strides[k])` of
 /// the memory, which is never negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -25,8 +25,9 @@ impl Layout {
         }
     }
 
-    /// A layout with these strides, in elements; with it, the elements of memory in front of its first
-    /// element, and the elements that it spans. `None` for more than an address space has.
+    /// Makes a layout with these strides, in elements. Also returns the number of elements in memory before
+    /// its first element, and the number of elements that it spans. `None` for more bytes than an address
+    /// space has.
     pub(crate) fn strided(shape: &[usize], strides: &[isize]) -> Option<(Layout, usize, usize)> {
         let mut layout = Layout::contiguous(shape);
         let (mut before, mut after) = (0usize, 0usize);
@@ -50,7 +51,7 @@ impl Layout {
         &self.shape
     }
 
-    /// Elements from one index to the next, per axis.
+    /// The distance in elements between neighbouring indices, per axis.
     pub(crate) fn strides(&self) -> Vec<isize> {
         match &self.strides {
             Some(strides) => strides.to_vec(),
@@ -69,14 +70,14 @@ impl Layout {
 
     /// The number of elements.
     pub(crate) fn len(&self) -> usize {
-        // An extent of 0 is found first, since the product of the others may overflow.
+        // An extent of 0 is checked first, since the product of the others may overflow.
         match self.shape.contains(&0) {
             true => 0,
             false => self.shape.iter().product(),
         }
     }
 
-    /// The first index in memory that is used, and the number of elements from there to the last.
+    /// Returns the first used index in memory, and the number of elements from there to the last.
     pub(crate) fn span(&self) -> (usize, usize) {
         if self.is_contiguous() || self.len() == 0 {
             return (self.offset, self.len());
@@ -89,7 +90,7 @@ impl Layout {
         (self.offset - before, before + after + 1)
     }
 
-    /// The same layout, `places` elements further on.
+    /// Moves the layout by `places` elements.
     #[cfg(any(test, feature = "lab"))]
     pub(crate) fn from(self, places: usize) -> Layout {
         Layout {
@@ -98,7 +99,7 @@ impl Layout {
         }
     }
 
-    /// Every `step`-th index of a range of an axis.
+    /// Selects every `step`-th index of a range of an axis.
     ///
     /// # Errors
     /// [`Error::NoSuchAxis`], [`Error::BadSlice`]
@@ -119,19 +120,19 @@ impl Layout {
         let mut strides = self.strides();
         let stride = strides[axis];
         if layout.shape[axis] > 1 {
-            // Two of the axis' indices are that far from each other, so their distance in memory is a number.
+            // Two indices of the axis have this distance, so their distance in memory does not overflow.
             strides[axis] = stride * step as isize;
         }
         // The stride of an axis of extent 1 does not matter.
         layout.strides = unless_dense(&layout.shape, &strides);
         if layout.len() != 0 {
-            // The element `start` of the axis exists, so the sum is an index in the memory.
+            // Element `start` of the axis exists, so the sum is an index in the memory.
             layout.offset = layout.offset.wrapping_add_signed(stride * start as isize);
         }
         Ok(layout)
     }
 
-    /// The axes in another sequence.
+    /// Permutes the axes.
     ///
     /// # Errors
     /// [`Error::NoPermutation`]
@@ -153,7 +154,7 @@ impl Layout {
         })
     }
 
-    /// The same elements with a leading axis of extent 1.
+    /// Adds a leading axis of extent 1.
     pub(crate) fn as_batch(&self) -> Layout {
         let behind_one = |of: &[isize]| [&[0], of].concat().into_boxed_slice();
         Layout {
@@ -163,12 +164,12 @@ impl Layout {
         }
     }
 
-    /// The same elements in row-major order under another shape; `None` where they are not dense.
+    /// Returns the same elements in row-major order under another shape; `None` if they are not dense.
     ///
     /// # Errors
     /// [`Error::BadReshape`].
     pub(crate) fn reshape(&self, shape: &[usize]) -> Result<Option<Layout>> {
-        // The product of non-zero extents must not overflow, even if another extent is 0.
+        // The product of the non-zero extents must not overflow, even if another extent is 0.
         let product = |product: usize, &extent: &usize| product.checked_mul(extent.max(1));
         let len = shape.iter().try_fold(1, product);
         let len = len.filter(|&len| len <= op_spec::MAX_ELEMENTS);
@@ -186,14 +187,16 @@ impl Layout {
     }
 }
 
-/// These strides, or `None` if they are dense and row-major. Strides of extents of 1 do not matter.
+/// Returns these strides, or `None` if they are dense and row-major. The stride of an axis of extent 1 does
+/// not matter.
 fn unless_dense(shape: &[usize], strides: &[isize]) -> Option<Box<[isize]>> {
     let mut axes = row_major(shape).zip(strides).zip(shape);
     let has_gaps = axes.any(|((dense, &stride), &extent)| extent > 1 && dense != stride);
     (has_gaps && !shape.contains(&0)).then(|| strides.into())
 }
 
-/// The strides of a dense array in row-major order. Those of an empty array are unused and may have wrapped.
+/// Returns the strides of a dense array in row-major order. The strides of an empty array are unused and may
+/// wrap.
 fn row_major(shape: &[usize]) -> impl Iterator<Item = isize> {
     (0..shape.len()).map(|axis| {
         let behind = shape[axis + 1..].iter();

@@ -1,5 +1,5 @@
-//! The layouts of tensors as far as kernels distinguish them: dense, or strided, which a copy may have to
-//! make dense.
+//! Layout classes of tensors, as far as kernels distinguish them: dense, or strided. A strided tensor may
+//! need a copy that makes it dense.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use super::{Layout, Tensor};
 use crate::device::storage::{HostBuffer, Storage};
 use crate::error::{At, Error, Result};
 
-/// Alignment of dense tensors: the bytes of a vector access of kernels.
+/// The alignment in bytes of dense tensors: the width of the kernels' vector accesses.
 pub(crate) const ALIGNMENT: usize = 16;
 
-/// A tensor's layout class: equal for all tensors of a shape that the same kernels can read.
+/// The layout class of a tensor. It is equal for all tensors of a shape that the same kernels can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Dense, row-major and aligned, as every kernel reads it.
     Dense,
     /// Any other layout, which the copying kernel reads.
     Strided {
-        /// The merged axes, without those of extent 1.
+        /// The merged axes, without axes of extent 1.
         axes: Collapsed,
         /// Whether the element with all indices 0 has the alignment of dense tensors.
         is_aligned: bool,
@@ -49,7 +49,7 @@ impl fmt::Display for Order {
 }
 
 impl Order {
-    /// The strides of a tensor of this shape as volumes `(n, c, d, h, w)`, in elements, if it is not dense
+    /// The strides, in elements, of a tensor of this shape as a volume `(n, c, d, h, w)`, if it is not dense
     /// and its first element is aligned.
     pub(crate) fn strides(&self, shape: &[usize]) -> Option<[i64; 5]> {
         let Order::Strided {
@@ -87,7 +87,7 @@ impl Order {
     /// The order of an aligned dense tensor of this layout.
     ///
     /// # Errors
-    /// [`Error::Spec`] for more axes than the copying kernel takes.
+    /// [`Error::Spec`] for more axes than the copying kernel supports.
     pub(crate) fn of_layout(shape: &[usize], layout: MemoryFormat) -> Result<Order> {
         Order::of_axes(shape, &axes_of(layout, shape.len()))
     }
@@ -95,7 +95,7 @@ impl Order {
     /// The order of an aligned tensor whose axes are dense in memory in the sequence `axes`, outermost first.
     ///
     /// # Errors
-    /// [`Error::Spec`] for more axes than the copying kernel takes.
+    /// [`Error::Spec`] for more axes than the copying kernel supports.
     pub(crate) fn of_axes(shape: &[usize], axes: &[usize]) -> Result<Order> {
         let mut strides = vec![0; shape.len()];
         let mut stride = 1isize;
@@ -105,13 +105,13 @@ impl Order {
         }
         match Layout::strided(shape, &strides) {
             Some((layout, ..)) => Order::of(&layout, true),
-            // More elements than an address space has: no such tensor exists.
+            // A tensor of more elements than an address space has does not exist.
             None => Ok(Order::Dense),
         }
     }
 }
 
-/// The axes of a tensor of so many, in the sequence of a layout.
+/// Returns the axes of a tensor of this rank, in the sequence of a layout.
 fn axes_of(layout: MemoryFormat, rank: usize) -> Vec<usize> {
     let mut axes: Vec<usize> = (0..rank).collect();
     if layout == MemoryFormat::Nhwc && rank > 1 {
@@ -120,14 +120,14 @@ fn axes_of(layout: MemoryFormat, rank: usize) -> Vec<usize> {
     axes
 }
 
-/// The extents of a tensor of this shape in the order of a layout's axes, outermost first.
+/// Returns the extents of a tensor of this shape in the order of a layout's axes, outermost first.
 pub(crate) fn in_memory(shape: &[usize], layout: MemoryFormat) -> Vec<usize> {
     let axes = axes_of(layout, shape.len()).into_iter();
     axes.map(|axis| shape[axis]).collect()
 }
 
 impl Tensor {
-    /// The tensor whose elements lie in memory as those of this one, in a layout.
+    /// Views a tensor, whose axes are in the memory order of a layout, with its axes in logical (NCHW) order.
     pub(crate) fn laid_out(&self, layout: MemoryFormat) -> Result<Tensor> {
         let mut axes: Vec<usize> = (0..self.shape().len()).collect();
         if layout == MemoryFormat::Nhwc && axes.len() > 1 {
@@ -139,12 +139,12 @@ impl Tensor {
     /// The tensor's order, for kernels that read it.
     ///
     /// # Errors
-    /// [`Error::Spec`] for more axes than the copying kernel takes.
+    /// [`Error::Spec`] for more axes than the copying kernel supports.
     pub(crate) fn order(&self) -> Result<Order> {
         Order::of(&self.layout, self.is_aligned())
     }
 
-    /// Refuses a tensor of another order than `expected`.
+    /// Refuses a tensor whose order is not `expected`.
     pub(crate) fn must_lie(&self, expected: &Order, at: At) -> Result<()> {
         let actual = self.order()?;
         if actual == *expected {
@@ -159,7 +159,7 @@ impl Tensor {
         })
     }
 
-    /// Refuses memory that kernels cannot write a dense tensor to.
+    /// Refuses a tensor whose memory kernels cannot write densely.
     pub(crate) fn must_be_aligned(&self, at: At) -> Result<()> {
         self.must_be_contiguous(at)?;
         if self.is_empty() || self.is_aligned() {
@@ -176,8 +176,8 @@ impl Tensor {
         self.place().is_multiple_of(ALIGNMENT)
     }
 
-    /// The address of the element with all indices 0. Memory of the CPU device's own begins at 0, since that
-    /// of a GPU begins at a multiple of the alignment, and the host's need not.
+    /// Returns the address of the element with all indices 0. The CPU device's own memory counts from 0: a
+    /// GPU's memory begins at a multiple of the alignment, and the host's need not.
     fn place(&self) -> usize {
         match self.storage() {
             Storage::Host(HostBuffer::Lent(memory)) => memory.address() + self.start(),

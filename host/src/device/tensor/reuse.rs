@@ -13,7 +13,7 @@ use crate::dtype::DType;
 use crate::error::{At, Error, Result};
 
 impl Tensor {
-    /// A weak handle, which does not keep the memory.
+    /// Makes a weak handle, which does not keep the memory alive.
     pub(crate) fn downgrade(&self) -> WeakTensor {
         WeakTensor {
             layout: self.layout.clone(),
@@ -24,8 +24,8 @@ impl Tensor {
         }
     }
 
-    /// Prepares an existing tensor to be overwritten by work on `stream`, which must be its own stream. No
-    /// other handle may share it.
+    /// Prepares a tensor to be overwritten by work on `stream`, which must be the stream that the tensor was
+    /// made on. No other handle may share it.
     pub(crate) fn rewrite(&mut self, at: At, stream: &Stream) -> Result<()> {
         self.must_belong_to(stream, at)?;
         self.overwritable(at).map(drop)
@@ -44,8 +44,8 @@ impl Tensor {
         with_rounded(values, dtype, |bytes| storage.write(start, bytes))
     }
 
-    /// Takes a result of the CPU backend: its memory, or a copy of its elements if this tensor's memory is
-    /// lent.
+    /// Takes over a result of the CPU backend: its memory, or a copy of its elements if this tensor's memory
+    /// is lent.
     pub(crate) fn assign(&mut self, computed: Tensor) -> Result<()> {
         let start = self.start();
         let (mine, theirs) = (Arc::get_mut(&mut self.storage), &*computed.storage);
@@ -62,7 +62,7 @@ impl Tensor {
         }
     }
 
-    /// Refuses a tensor of another stream.
+    /// Refuses a tensor that belongs to another stream.
     pub(crate) fn must_belong_to(&self, stream: &Stream, at: At) -> Result<()> {
         let lives_there = match (&*self.storage, stream.gpu()) {
             (Storage::Gpu(buffer), Some(stream)) => buffer.home().is(stream),
@@ -74,7 +74,7 @@ impl Tensor {
         Err(in_use(at, "belongs to another stream than the plan"))
     }
 
-    /// The memory, to be overwritten in the order of its home stream, from [`start`](Self::start) on. No
+    /// Returns the memory for overwriting in the order of its home stream, from [`start`](Self::start) on. No
     /// other handle may share it.
     pub(crate) fn overwritable(&mut self, at: At) -> Result<&mut Storage> {
         if self.is_read_only {
@@ -101,7 +101,7 @@ fn in_use((operator, argument): At, reason: &'static str) -> Error {
     }
 }
 
-/// A weak handle to a tensor, which does not keep its memory.
+/// A weak handle to a tensor, which does not keep its memory alive.
 pub(crate) struct WeakTensor {
     layout: Layout,
     dtype: DType,
@@ -111,7 +111,7 @@ pub(crate) struct WeakTensor {
 }
 
 impl WeakTensor {
-    /// The tensor, while another handle keeps its memory.
+    /// Returns the tensor, if another handle keeps its memory alive.
     pub(crate) fn upgrade(&self) -> Option<Tensor> {
         Some(Tensor {
             storage: self.storage.upgrade()?,

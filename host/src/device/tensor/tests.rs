@@ -1,4 +1,4 @@
-//! Tensors on the CPU device: memory of others, slices, pinned arrays.
+//! Tensors on the CPU device: lent memory, slices, pinned arrays.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn stream() -> Stream {
     Device::cpu().stream().unwrap()
 }
 
-/// A tensor over a vector's memory, and what tells whether the tensor keeps it.
+/// Returns a tensor over a vector's memory, and a weak handle that shows whether the tensor keeps the vector.
 fn lent<T: Element>(
     values: Vec<T>,
     first: usize,
@@ -23,7 +23,7 @@ fn lent<T: Element>(
     let owner = Arc::new(values);
     let weak = Arc::downgrade(&owner);
     let pointer = owner[first..].as_ptr().cast_mut().cast();
-    // SAFETY: the tests' shapes and strides stay in the vector, which the tensor owns.
+    // SAFETY: the tests' shapes and strides stay inside the vector, which the tensor owns.
     let tensor = unsafe {
         Tensor::from_raw_parts(
             &stream(),
@@ -85,7 +85,7 @@ fn strides_may_exchange_repeat_and_reverse() {
 fn strides_that_are_none_and_addresses_that_are_none_are_refused() {
     let values = [0f32; 4];
     let refused = |pointer: *const f32, strides: &[isize], shape: &[usize]| {
-        // SAFETY: nothing is read, since each is refused.
+        // SAFETY: every call is refused, so nothing is read.
         let tensor = unsafe {
             let pointer = pointer.cast_mut().cast();
             let owner = Box::new(());

@@ -6,7 +6,7 @@ use super::{Layout, Tensor};
 use crate::error::{Error, Result};
 
 impl Tensor {
-    /// A range of the first axis, such as the batch. Nothing is copied.
+    /// Returns a range of the first axis, such as the batch. Nothing is copied.
     ///
     /// # Errors
     /// As [`slice_axis`](Self::slice_axis).
@@ -14,8 +14,8 @@ impl Tensor {
         self.slice_axis(0, range, 1)
     }
 
-    /// Every `step`-th index of a range of an axis, beginning with the first: PyTorch's
-    /// `x[:, start:end:step]` for axis 1. Nothing is copied.
+    /// Returns every `step`-th index of a range of an axis, beginning with the first. For axis 1 this is
+    /// PyTorch's `x[:, start:end:step]`. Nothing is copied.
     ///
     /// # Errors
     /// [`Error::NoSuchAxis`]; [`Error::BadSlice`] for a range beyond the axis or with its end before its
@@ -37,8 +37,9 @@ impl Tensor {
         Ok(self.viewed(self.layout.slice(axis, range, step)?))
     }
 
-    /// `length` indices of an axis from `start` on, as
-    /// [`torch.narrow`](https://docs.pytorch.org/docs/stable/generated/torch.narrow.html). Nothing is copied.
+    /// Returns `length` indices of an axis from `start` on, as
+    /// [`torch.narrow`](https://docs.pytorch.org/docs/stable/generated/torch.narrow.html) does. Nothing is
+    /// copied.
     ///
     /// # Errors
     /// As [`slice_axis`](Self::slice_axis).
@@ -46,15 +47,15 @@ impl Tensor {
         self.slice_axis(axis, start..start.saturating_add(length), 1)
     }
 
-    /// The axes in another sequence: axis `i` of the result is axis `axes[i]`, as
+    /// Permutes the axes: axis `i` of the result is axis `axes[i]`, as in
     /// [`torch.permute`](https://docs.pytorch.org/docs/stable/generated/torch.permute.html). Nothing is
     /// copied.
     ///
     /// # Errors
-    /// [`Error::NoPermutation`] unless `axes` has each axis once.
+    /// [`Error::NoPermutation`] unless `axes` has each axis exactly once.
     ///
     /// # Examples
-    /// A channels-last tensor as the model takes it.
+    /// A channels-last tensor in the NCHW order of axes that models expect.
     /// ```
     /// use convfuse::{Device, Tensor, data};
     ///
@@ -68,9 +69,9 @@ impl Tensor {
         Ok(self.viewed(self.layout.permute(axes)?))
     }
 
-    /// A view with two axes exchanged, as
-    /// [`torch.transpose`](https://docs.pytorch.org/docs/stable/generated/torch.transpose.html). Nothing is
-    /// copied.
+    /// Returns a view with two axes exchanged, as
+    /// [`torch.transpose`](https://docs.pytorch.org/docs/stable/generated/torch.transpose.html) does. Nothing
+    /// is copied.
     ///
     /// # Errors
     /// [`Error::NoSuchAxis`]
@@ -84,10 +85,10 @@ impl Tensor {
         self.permute(&axes)
     }
 
-    /// The same elements under another shape; `None` where they are not contiguous.
+    /// Returns the same elements under another shape; `None` if they are not contiguous.
     ///
     /// # Errors
-    /// [`Error::BadReshape`] for another number of elements.
+    /// [`Error::BadReshape`] if the number of elements differs.
     pub(crate) fn reshaped(&self, shape: &[usize]) -> Result<Option<Tensor>> {
         let layout = self.layout.reshape(shape)?;
         Ok(layout.map(|layout| self.viewed(layout)))
@@ -98,7 +99,7 @@ impl Tensor {
         self.viewed(self.layout.as_batch())
     }
 
-    /// A strided view of a contiguous tensor's elements from index `first` on; `None` if it exceeds the
+    /// Returns a strided view of a contiguous tensor, starting at element `first`; `None` if it exceeds the
     /// tensor.
     #[cfg(any(test, feature = "lab"))]
     pub(crate) fn restrided(

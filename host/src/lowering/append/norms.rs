@@ -1,4 +1,4 @@
-//! Parameters of norms, and those that are folded into a factor and a summand for each channel.
+//! Parameters of norms, and parameters that are folded into a gain and a shift for each channel.
 
 use op_spec::BatchNormProblem;
 use op_spec::graph::{ChannelAffine, LayerProblem};
@@ -21,7 +21,8 @@ impl Appending<'_> {
         }
     }
 
-    /// The same of a norm by the batch's statistics, and the running ones that it renews.
+    /// Returns weight and bias of a norm with the batch's statistics, and the running statistics that it
+    /// renews.
     pub(super) fn of_batch_norm(
         &self,
         layer: usize,
@@ -31,7 +32,7 @@ impl Appending<'_> {
         batch_norm::of_layer(problem, parameters)
     }
 
-    /// The parameters of these layers, as a factor and a summand for each channel.
+    /// Returns the parameters of these layers, folded into a gain and a shift for each channel.
     pub(super) fn folded(&mut self, layers: &[(usize, ChannelAffine)]) -> Result<Option<Folded>> {
         let mut folded = None;
         for &(layer, affine) in layers {
@@ -57,7 +58,7 @@ impl Appending<'_> {
         }
     }
 
-    /// The parameters of the batch norm `layer`, as a factor and a summand for each channel.
+    /// Returns the parameters of the batch norm `layer`, folded into a gain and a shift for each channel.
     fn folded_batch_norm(&mut self, layer: usize, problem: &BatchNormProblem) -> Result<Folded> {
         let statistics = self.running(layer);
         let (program, preparations) = (&mut *self.program, self.preparations);

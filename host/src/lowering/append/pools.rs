@@ -1,4 +1,4 @@
-//! Pools and reductions over channels behind a producer, with a norm in front of them or without.
+//! Pools and reductions over channels after a producer, with or without a preceding norm.
 
 use launch_config::KernelGeometry;
 

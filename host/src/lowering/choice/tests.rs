@@ -1,4 +1,4 @@
-//! What is chosen, on devices that need not be there.
+//! The choice of kernels, for devices that need not be present.
 
 use op_spec::graph::Chain;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
@@ -13,7 +13,7 @@ mod kept_values;
 mod other_chains;
 mod partitions;
 
-/// A device by its name, with another number of multiprocessors if there is one.
+/// Returns a device by its index in the table of named devices, with this number of multiprocessors.
 const fn device(index: usize, multiprocessors: u32) -> DeviceProperties {
     DeviceProperties {
         multiprocessors,
@@ -34,7 +34,7 @@ fn of_79() -> KernelBench79 {
     KernelBench79::default()
 }
 
-/// 85 with filters of one channel.
+/// Problem 85 as a depthwise convolution.
 fn depthwise(kernel_size: [usize; 2]) -> KernelBench85 {
     KernelBench85 {
         in_channels: 16,
@@ -63,7 +63,7 @@ fn chosen(
     })
 }
 
-/// The rows that do the runs, separated by `|`, or the refusal.
+/// Returns the rows that were chosen, separated by `|`, or the refusal.
 fn rows(
     chain: &Graph,
     input: &[usize],
@@ -80,7 +80,7 @@ fn rows(
     }
 }
 
-/// A chain on an input, and the rows on an H200, an A100 and the small device.
+/// A description, a chain, its input, and the expected rows on an H200, an A100 and the small device.
 type Expected<'a> = (&'a str, Chain, &'a [usize], [&'a str; 3]);
 
 fn check(table: &[Expected<'_>], dtypes: &[DType], options: &Options) {
@@ -105,8 +105,7 @@ fn chain_79(attributes: KernelBench79) -> Chain {
     attributes.chain().unwrap()
 }
 
-/// The rows `one-launch-2d` and `implicit-gemm`, and what is done operator by operator where neither can or
-/// should.
+/// The rows `one-launch-2d` and `implicit-gemm`, and separate operators if neither row can or pays.
 #[test]
 fn convolution_norm_and_pool() {
     let one_launch = ["one-launch-2d", "implicit-gemm", "implicit-gemm"];
@@ -181,7 +180,7 @@ fn convolution_norm_and_pool() {
     );
 }
 
-/// The third row.
+/// The row `depthwise`.
 #[test]
 fn depthwise_convolutions() {
     let of_volumes = KernelBench79 {
@@ -222,8 +221,8 @@ fn depthwise_convolutions() {
     );
 }
 
-/// The second row. A device that has 163 KiB of shared memory for a block has room for a sample in f16 or
-/// bf16, or as rounded f32, but not for two halves of f32, which 227 KiB hold.
+/// The row `one-launch-3d`. With 163 KiB of shared memory, a block has room for a sample in f16, bf16 or as
+/// rounded f32. Two halves of an f32 sample need 227 KiB.
 #[test]
 fn convolution_norm_and_max_over_channels() {
     let one_launch_f32 = ["one-launch-3d", "implicit-gemm", "implicit-gemm"];
@@ -276,7 +275,7 @@ fn convolution_norm_and_max_over_channels() {
         ),
         (&halves, one_launch_f16, Options::default()),
     ] {
-        // Where the batch may decide, one sample does not fill a device whose blocks cannot share it.
+        // If the batch may decide, one sample does not fill a device whose blocks cannot share a sample.
         let may_matter = options.clone().batch_invariant(false);
         let benchmark = || ("the benchmark", chain_79(of_79()), &full[..], one_launch);
         let no_bias = ("no bias", chain_79(no_bias), &full[..], one_launch);

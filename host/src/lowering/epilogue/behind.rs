@@ -1,4 +1,4 @@
-//! Lists of functions behind a producer or another kernel, with the layers of their operands.
+//! Lists of functions after a producer or another kernel, with the layers of their operands.
 
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, Step};
@@ -10,7 +10,7 @@ use crate::operators::pointwise_steps::push;
 /// A list with the layers of its operands.
 #[derive(Debug, Clone)]
 pub(in crate::lowering) struct Behind {
-    /// The layers that make its gain and its shift.
+    /// The layers whose parameters form the list's gain and shift.
     pub(in crate::lowering) affine: Vec<(usize, ChannelAffine)>,
     /// The layer that adds a residual.
     pub(in crate::lowering) residual: Option<usize>,
@@ -18,19 +18,20 @@ pub(in crate::lowering) struct Behind {
 }
 
 impl Behind {
-    /// These functions, if a list has them.
+    /// Returns these functions as a list, if a list can hold them.
     pub(in crate::lowering) fn of(functions: &[Numbered<Pointwise>]) -> Option<Behind> {
         Some(Self::of_steps(functions, false)?.1)
     }
 
-    /// The same, and apart from them the first step where `has_epilogue` and an epilogue has it.
+    /// Returns the functions as a list. If `has_epilogue`, the first step is returned separately if a store
+    /// epilogue supports it.
     pub(in crate::lowering) fn of_steps(
         functions: &[Numbered<Pointwise>],
         has_epilogue: bool,
     ) -> Option<(Option<StoreEpilogue>, Behind)> {
         let (mut rest, mut functions, mut list) = (functions, Vec::new(), OperandList::EMPTY);
         let (mut residual, mut affine) = (None, Vec::new());
-        // Steps in front of an operand stay as they are.
+        // Steps before an operand are not merged with steps after it.
         let mut from = 0;
         while let steps @ [(layer, step), behind @ ..] = rest {
             let at = functions.len() as u32;
@@ -39,7 +40,7 @@ impl Behind {
                 Pointwise::Function(of) => push(&mut functions, from, Step::of(&of.function)),
                 Pointwise::Keep => functions.push(Step::plain(Function::Keep)),
                 Pointwise::Kept(of) => functions.push(Step::plain(Function::of_kept(of.operation))),
-                // Where both are at one place, the residual comes first.
+                // If both operands are at one position, the residual comes first.
                 Pointwise::Residual(problem) if !list.has_residual() && list.affine_at != at => {
                     (residual, list.residual_at) = (Some(*layer), at);
                     list.residual_operation = problem.operation;
@@ -76,11 +77,11 @@ impl Behind {
     }
 }
 
-/// What a layer does, with the layer's number.
+/// A layer's operation, with the layer's number.
 pub(in crate::lowering) type Numbered<T> = (usize, T);
 
-/// The layers at the head of a list that are a gain and a shift of each channel together, and the others: a
-/// batch norm may be the first, and behind it there are operations with one value or one for each channel.
+/// Splits off the leading layers that together are one gain and shift for each channel. The first may be a
+/// batch norm; operations with one value, or one for each channel, follow.
 pub(in crate::lowering) fn leading_affine(
     list: &[Numbered<Pointwise>],
 ) -> (Vec<Numbered<ChannelAffine>>, &[Numbered<Pointwise>]) {

@@ -19,7 +19,7 @@ pub(in crate::lowering) struct ChannelsLastNorm {
 }
 
 impl ChannelsLastNorm {
-    /// The plan for a form, if it is of this kind and its tensor lies so.
+    /// The plan for a form, if it is of this kind and input and output are NHWC.
     pub(in crate::lowering) fn of(region: &Region<'_>, form: &Epilogue) -> Option<Self> {
         let lies_so = region.is_dense_nhwc() && region.output == Layout::Nhwc;
         let map = Map::of(form).ok().filter(|_| lies_so)?;
@@ -31,7 +31,7 @@ impl ChannelsLastNorm {
     }
 }
 
-/// The launches of a norm and what is around it, in NHWC, if there are any.
+/// The NHWC launches of a norm and its list, if there are kernels.
 pub(in crate::lowering) fn launches(map: &Map) -> Option<NormNhwc> {
     let (_, norm) = map.norm;
     if map.before.is_some() || map.behind.is_some() || norm.over_batch {

@@ -9,10 +9,10 @@ use crate::lowering::region::Region;
 /// A product with a factor for each channel, or each position, of each sample.
 #[derive(Debug, Clone)]
 pub(in crate::lowering) struct Gate {
-    /// The layer.
+    /// The number of the layer.
     pub(in crate::lowering) layer: usize,
     pub(in crate::lowering) problem: GateProblem,
-    /// Of channels in channels-last tensors, if they are such.
+    /// The geometry for a gate of channels in a channels-last tensor.
     pub(in crate::lowering) nhwc: Option<GateGeometry>,
 }
 

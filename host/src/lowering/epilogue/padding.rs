@@ -7,7 +7,7 @@ use op_spec::{Layout, PadProblem};
 
 use crate::lowering::region::Region;
 
-/// Padding in the layout of its input where the kernel can see that as planes, else in NCHW.
+/// Padding in the layout of its input if the kernel can treat the input as planes, else in NCHW.
 #[derive(Debug, Clone)]
 pub(in crate::lowering) struct Padding {
     pub(in crate::lowering) geometry: PadGeometry,

@@ -20,9 +20,9 @@ pub(in crate::lowering) struct Pool {
     /// The layer of the factors after the norm.
     pub(in crate::lowering) factors: Option<usize>,
     pub(in crate::lowering) pool: MaxPool2dProblem,
-    /// Functions of each maximum, including monotonic functions that were in front of the pool.
+    /// The functions of each maximum, including monotonic functions that preceded the pool.
     pub(in crate::lowering) functions: Vec<PointwiseProblem>,
-    /// Whether the producer keeps only the value of each window that pooling takes. Norm and scale are
+    /// Whether the producer keeps only the value of each window that the pool selects. Norm and scale are
     /// monotonic, so it is the largest or the smallest. The producer's full output is then never written.
     pub(in crate::lowering) in_producer: bool,
     /// Shape of the result.
@@ -57,13 +57,13 @@ impl Pool {
         })
     }
 
-    /// The windows, if they do not overlap, have no gaps, and are whole.
+    /// The windows, if they are adjacent (no overlap, no gaps) and whole.
     pub(in crate::lowering) fn windows_side_by_side(&self) -> Option<[u32; 2]> {
         windows_side_by_side(&self.pool)
     }
 
-    /// The bounds of a leading clamp, in which the pooling kernels end, and the other functions, which take
-    /// launches of their own over the pooled pixels.
+    /// The bounds of a leading clamp, which the pooling kernels apply, and the other functions, which need
+    /// separate launches over the pooled pixels.
     pub(in crate::lowering) fn bounds_and_rest(&self) -> (Bounds, &[PointwiseProblem]) {
         let functions = &self.functions[..];
         match functions.first().and_then(PointwiseProblem::as_clamp) {
@@ -84,14 +84,14 @@ impl Pool {
 /// The kernel of windows of a channels-last tensor.
 #[derive(Debug, Clone)]
 pub(in crate::lowering) enum WindowsKernel {
-    /// Their maxima or averages.
+    /// The maximum or the average of each window.
     Pool(NhwcWindowGeometry),
-    /// Values around positions.
+    /// Interpolation around positions.
     Upsample(UpsampleGeometry),
 }
 
 impl WindowsKernel {
-    /// For a layer, if there is one.
+    /// The kernel for a layer, if there is one.
     fn of(problem: &LayerProblem) -> Option<WindowsKernel> {
         match problem {
             LayerProblem::Upsample(of) => {
@@ -107,15 +107,15 @@ impl WindowsKernel {
 #[derive(Debug, Clone)]
 pub(in crate::lowering) struct Windows {
     pub(in crate::lowering) kernel: WindowsKernel,
-    /// Functions of what comes of each window.
+    /// The functions of each window's result.
     pub(in crate::lowering) functions: Vec<PointwiseProblem>,
     /// Shape of the result.
     pub(in crate::lowering) output: Vec<usize>,
 }
 
 impl Windows {
-    /// For a region with a plan for dense tensors, if its input is channels last and windows are all that the
-    /// plan has besides functions.
+    /// The plan for a region with a plan for dense tensors, if its input is channels-last and the plan has
+    /// only windows and functions.
     pub(in crate::lowering) fn of(region: &Region<'_>, plan: &Plan) -> Option<Windows> {
         let (problem, functions) = match plan {
             Plan::Whole => (region.of.problem.steps[region.layers[0]].problem, vec![]),
@@ -136,7 +136,7 @@ impl Windows {
     }
 }
 
-/// The windows of a pool, if they do not overlap, have no gaps, and are whole.
+/// The windows of a pool, if they are adjacent (no overlap, no gaps) and whole.
 fn windows_side_by_side(pool: &MaxPool2dProblem) -> Option<[u32; 2]> {
     let [h, w] = pool.kernel_size;
     let plain = pool.stride == pool.kernel_size
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::spec::MaxPool2dSpec;
 
-    /// The indices of each window along an axis, by the pool's attributes.
+    /// The indices of each window along an axis, from the pool's attributes.
     fn windows(pool: &MaxPool2dProblem, axis: usize) -> Vec<Vec<usize>> {
         let of = |output: usize| {
             let taps = 0..pool.kernel_size[axis];
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn windows_are_side_by_side_that_share_nothing_and_lack_nothing() {
         let mut found = [0; 2];
-        // The digits of the number are the attributes of both axes.
+        // The digits of the number encode the attributes of both axes.
         for number in 0..3 * 3 * 2 * 2 * 2 * 2 * 2 * 7 * 7 {
             let mut left = number;
             let mut next = |count: usize| {

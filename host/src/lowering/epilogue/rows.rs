@@ -1,4 +1,4 @@
-//! Plans of layers that pass values on: copies of parts of rows, and of split axes.
+//! Plans of layers that copy values: parts of rows, or permuted split axes.
 
 use launch_config::copy_rows::{RowsGeometry, RowsOf};
 use op_spec::graph::{ByItself, NormalForm, Operand};
@@ -6,11 +6,11 @@ use op_spec::{AxisShape, Layout, ShuffleProblem};
 
 use crate::lowering::region::Region;
 
-/// Copies of parts of rows, which together are the region's output: one for each operand of a `cat`, one for
-/// a `narrow`.
+/// Copies of parts of rows, which together form the region's output: one for each operand of a `cat`, or one
+/// for a `narrow`.
 #[derive(Debug, Clone)]
 pub(in crate::lowering) struct Rows {
-    /// The layer.
+    /// The number of the layer.
     pub(in crate::lowering) layer: usize,
     /// The layout of all operands and of the output.
     pub(in crate::lowering) layout: Layout,
@@ -101,12 +101,12 @@ impl Shuffle {
     }
 }
 
-/// The rows of a tensor that has this shape around an axis, in which the elements of one index are side by
-/// side, and how many these are.
+/// Returns the number of rows of a tensor with this shape around an axis, and the number of adjacent elements
+/// with one index of that axis.
 fn rows_and_step(shape: &AxisShape, layout: Layout) -> (u64, u64) {
     match layout {
         Layout::Nchw => ((shape.n * shape.outer) as u64, shape.inner as u64),
-        // The axis is that of the channels.
+        // The axis is the channel axis.
         Layout::Nhwc => ((shape.n * shape.inner) as u64, 1),
     }
 }

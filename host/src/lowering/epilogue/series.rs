@@ -9,7 +9,7 @@ use op_spec::{LayerNormProblem, Layout};
 use super::Behind;
 use crate::lowering::region::Region;
 
-/// A kernel that holds the values along an axis, and a list that it applies behind.
+/// A kernel that holds all values along an axis, and the list that it applies afterwards.
 #[derive(Debug, Clone)]
 pub(in crate::lowering) struct Series {
     pub(in crate::lowering) kernel: SeriesKernel,
@@ -18,12 +18,12 @@ pub(in crate::lowering) struct Series {
     pub(in crate::lowering) layout: Layout,
 }
 
-/// What the kernel computes of these values.
+/// The function that the kernel computes of these values.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::lowering) enum SeriesKernel {
-    /// A softmax, or its logarithm.
+    /// A softmax or log softmax.
     Softmax(SoftmaxGeometry),
-    /// The norm that the layer is.
+    /// A layer norm, with its layer.
     LayerNorm(usize, LayerNormProblem),
 }
 

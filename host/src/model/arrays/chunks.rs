@@ -1,26 +1,27 @@
-//! How a batch is cut into chunks, so that copies and kernels overlap.
+//! The division of a batch into chunks, so that copies and kernels overlap.
 
-/// Sizes by which batches are cut.
+/// The sizes that control how batches are cut.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cut {
-    /// Bytes of input and output together up to which a batch is copied and run as a whole.
+    /// The largest batch, in bytes of input and output together, that is copied and run as a whole.
     pub(crate) whole_bytes: usize,
-    /// The least and the most bytes of a chunk. Below, each costs more to queue than to copy; above, the
-    /// first to be copied in and the last to be copied out take too long, for nothing overlaps with them.
+    /// The smallest and the largest chunk in bytes. A smaller chunk costs more to queue than to copy. With
+    /// larger chunks, the first copy in and the last copy out take too long, because nothing overlaps with
+    /// them.
     pub(crate) chunk_bytes: [usize; 2],
-    /// Stages of the pipeline, which is the number of chunks in flight. Arrays that are not pinned have one
-    /// for each thread that copies.
+    /// The number of pipeline stages, which is the number of chunks in flight. For arrays that are not
+    /// pinned, each copying thread has one stage.
     pub(crate) stages: usize,
-    /// The most bytes of pinned memory that a pipeline may take, and of device memory as well.
+    /// The largest number of bytes of pinned memory, and of device memory, that a pipeline may take.
     pub(crate) ring_bytes: usize,
-    /// Whether batches are cut on the CPU and in the emulator, too, where nothing overlaps.
+    /// Whether batches are also cut on the CPU and in the emulator, where nothing overlaps.
     pub(crate) on_any_device: bool,
 }
 
 impl Cut {
-    /// For arrays that threads of rayon's pool copy, for this many devices.
+    /// Returns the sizes for arrays that threads of rayon's pool copy, for this many devices.
     pub(crate) fn for_threads(devices: usize) -> Cut {
-        // Calls of the driver by many threads wait for each other, so that few large chunks do best
+        // Driver calls of many threads wait for each other, so a few large chunks perform best
         // (`convfuse arrays --sweep`).
         let threads = rayon::current_num_threads() * 3 / 4 / devices.max(1);
         Cut {
@@ -43,18 +44,18 @@ impl Default for Cut {
     }
 }
 
-/// Chunks of a batch.
+/// The chunks of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunks {
-    /// Samples of each but perhaps the last.
+    /// The samples of each chunk, except perhaps the last.
     pub(crate) samples: usize,
-    /// Those that are under way at a time.
+    /// The number of chunks in flight.
     pub(crate) stages: usize,
 }
 
 impl Cut {
-    /// The chunks of a batch whose samples take this many bytes, in and out together; `None` where it is
-    /// better left whole, or where not even two samples fit the pipeline.
+    /// Returns the chunks of a batch whose samples take this many bytes, in and out together. `None` if the
+    /// batch is better left whole, or if the pipeline cannot hold two samples.
     pub(crate) fn chunks(&self, batch: usize, sample_bytes: usize) -> Option<Chunks> {
         let all = batch.checked_mul(sample_bytes)?;
         if all == 0 || all <= self.whole_bytes || sample_bytes > self.ring_bytes / 2 {
@@ -65,7 +66,8 @@ impl Cut {
         let bytes = (all / self.stages.max(8)).clamp(least, most);
         let count = batch.div_ceil((bytes / sample_bytes).clamp(1, batch));
         let even = batch.div_ceil(count);
-        // Slightly smaller chunks, if these divide the batch: a shorter last chunk needs a stage of its own.
+        // Slightly smaller chunks are preferred if they divide the batch: a shorter last chunk needs its own
+        // stage.
         let divides = |samples: &usize| batch.is_multiple_of(*samples);
         let samples = (even - even / 4..=even).rev().find(divides);
         let samples = samples.unwrap_or(even);

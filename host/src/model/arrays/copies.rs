@@ -1,4 +1,4 @@
-//! Copies between arrays of the program and staging memory.
+//! Copies between the caller's arrays and staging memory.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -7,17 +7,17 @@ use ndarray::{ArrayViewD, Axis, Slice};
 
 use crate::dtype::Element;
 
-/// Samples of an array, to be read.
+/// The samples of an array that is read.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
-    /// Dense and row-major: the elements, and how many a sample has.
+    /// A dense, row-major array: the elements, and the number of elements of a sample.
     Dense(&'a [f32], usize),
-    /// In any order of memory.
+    /// An array with any strides.
     Any(&'a ArrayViewD<'a, f32>),
 }
 
 impl<'a> Source<'a> {
-    /// The samples of `array`, of which there is at least one.
+    /// Returns the samples of `array`, which has at least one.
     pub(super) fn of(array: &'a ArrayViewD<'a, f32>) -> Source<'a> {
         match array.as_slice() {
             Some(values) => Source::Dense(values, values.len() / array.shape()[0].max(1)),
@@ -25,7 +25,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Copies some samples to the first elements of `to`, rounded to its type.
+    /// Copies some samples to the start of `to`, rounded to its type.
     pub(super) fn stage<T: Element>(&self, samples: Range<usize>, to: &mut [T]) {
         match *self {
             Source::Dense(values, len) => {
@@ -41,7 +41,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Copies all elements of `from` to `to`, widened. All of `to` is written.
+/// Copies all elements of `from` to `to`, widened to f32. All of `to` is written.
 pub(super) fn unstage<T: Element>(from: &[T], to: &mut [MaybeUninit<f32>]) {
     T::widen_all(from, to);
 }

@@ -1,13 +1,12 @@
-//! Arrays of the program through models: copies and kernels overlap.
+//! Runs of models on the caller's arrays, with overlapping copies and kernels.
 //!
-//! On a GPU a batch of more than a few MiB is cut into [chunks](chunks), which go through a [pipeline] of
-//! stages with streams of their own. A sample's results are the same bits in any batch, so the cuts do not
-//! show. Where arrays are not pinned, all threads of rayon's pool copy between them and the pipeline's pinned
-//! memory, and round or widen on the way.
+//! On a GPU, a batch of more than a few MiB is cut into [chunks](chunks). They go through a [pipeline] of
+//! stages, each with its own stream. A sample has the same result bits in any batch, so cutting does not
+//! change results. If arrays are not pinned, all threads of rayon's pool copy between them and the pipeline's
+//! pinned memory, rounding or widening during the copy.
 //!
-//! A batch may be *shared* between several models, the same one on several devices: the threads then serve
-//! the stages of all their pipelines at a time. Of pinned arrays one thread gives a chunk to each pipeline in
-//! turn.
+//! A batch may be *shared* between replicas of a model on several devices. The threads then serve the stages
+//! of all pipelines concurrently. For pinned arrays, one thread gives a chunk to each pipeline in turn.
 
 mod chunks;
 mod copies;
@@ -33,10 +32,10 @@ use crate::sync::{Mutex, MutexGuard, lock};
 
 const OPERATOR: &str = "model";
 
-/// Pipelines that a model keeps between calls, the last ones used.
+/// The number of pipelines that a model keeps between calls, in order of last use.
 const KEPT_PIPELINES: usize = 2;
 
-/// Pipelines of a model that are not in use, all of its element type.
+/// The unused pipelines of a model, all of its element type.
 #[derive(Default)]
 pub(super) struct Pipelines(Mutex<Vec<Box<dyn Any + Send + Sync>>>);
 
@@ -45,7 +44,7 @@ impl Pipelines {
         lock(&self.0)
     }
 
-    /// Takes a kept pipeline out.
+    /// Removes and returns a kept pipeline.
     fn take<T: Element>(&self, is_it: impl Fn(&Pipeline<T>) -> bool) -> Option<Box<Pipeline<T>>> {
         let is_it =
             |pipeline: &Box<dyn Any + Send + Sync>| pipeline.downcast_ref().is_some_and(&is_it);
@@ -59,7 +58,7 @@ impl Pipelines {
         kept.push(pipeline);
         let last = (kept.len() > KEPT_PIPELINES).then(|| kept.remove(0));
         drop(kept);
-        // Freeing its memory may wait for copies, so it is not done under the lock.
+        // Freeing the pipeline's memory may wait for copies, so it happens outside of the lock.
         drop(last);
     }
 
@@ -76,11 +75,12 @@ impl fmt::Debug for Pipelines {
 }
 
 impl Model {
-    /// [`forward`](Self::forward) for an array: copies it to the model's device, runs, waits, copies back.
+    /// Runs [`forward`](Self::forward) on an array: copies it to the model's device, runs, waits, copies
+    /// back.
     ///
-    /// On a GPU a batch of more than 2 MiB goes there in chunks, so that copies both ways and kernels
-    /// overlap; the results are the same bits. All threads of rayon's pool take part. The model keeps what
-    /// that takes, up to 128 MiB of pinned and of device memory for each of the last two shapes, until
+    /// On a GPU, a batch of more than 2 MiB is cut into chunks, so that copies in both directions overlap
+    /// with kernels. The results have the same bits. All threads of rayon's pool take part. The model keeps
+    /// the pipelines of the last two shapes, each with up to 128 MiB of pinned and of device memory, until
     /// [`trim_memory`](Self::trim_memory) or its end.
     ///
     /// # Errors
@@ -92,8 +92,8 @@ impl Model {
         self.forward_array_with(inputs, &Options::default())
     }
 
-    /// [`forward_array`](Self::forward_array) under chosen options. A batch is run as a whole where they say
-    /// that its results may depend on that.
+    /// [`forward_array`](Self::forward_array) with options. If the options allow results to depend on the
+    /// batch, the batch is not cut.
     ///
     /// # Errors
     /// As [`forward_with`](Self::forward_with).
@@ -121,11 +121,12 @@ impl Model {
         })
     }
 
-    /// The same into an array that is there, which saves the making of one: memory that is new to a program
-    /// costs it as much time as the copies.
+    /// [`forward_array_with`](Self::forward_array_with) into an existing array. This avoids the cost of
+    /// memory that is new to the process, which takes as long as the copies.
     ///
     /// # Errors
-    /// As there; [`ShapeMismatch`](crate::Error::ShapeMismatch) for an array of another shape.
+    /// As [`forward_array_with`](Self::forward_array_with); [`ShapeMismatch`](crate::Error::ShapeMismatch)
+    /// for an array of another shape.
     ///
     /// # Examples
     /// ```
@@ -167,9 +168,9 @@ impl Model {
         into(&shares, &inputs, y, options, &cut)
     }
 
-    /// [`forward`](Self::forward) for batches in pinned memory, which the GPU copies by itself: copies both
-    /// ways and kernels overlap as they do in [`forward_array`](Self::forward_array), and the host does not
-    /// wait; [`PinnedArray::view`] does. Nothing is rounded: the arrays hold elements of the model's type.
+    /// Runs [`forward`](Self::forward) on batches in pinned memory, which the GPU copies asynchronously.
+    /// Copies and kernels overlap as in [`forward_array`](Self::forward_array). The host does not wait;
+    /// [`PinnedArray::view`] does. Nothing is rounded: the arrays hold elements of the model's type.
     ///
     /// # Errors
     /// As [`forward_with`](Self::forward_with); [`ShapeMismatch`](crate::Error::ShapeMismatch) and
@@ -185,7 +186,7 @@ impl Model {
         pinned(&shares, &inputs, y, options, &Cut::default())
     }
 
-    /// Gives back the memory that [`forward_array`](Self::forward_array) and
+    /// Frees the memory that [`forward_array`](Self::forward_array) and
     /// [`forward_pinned`](Self::forward_pinned) keep for the next call, once nothing uses it.
     pub fn trim_memory(&self) {
         tracing::debug!(target: "convfuse::memory", "a model gives back what its arrays went through");
@@ -193,7 +194,7 @@ impl Model {
     }
 }
 
-/// The inputs in the order of the model's graph, the first one first.
+/// Returns the inputs in the order of the model's graph.
 pub(crate) fn views<'a, S: Data<Elem = f32>, D: Dimension>(
     model: &Model,
     inputs: Inputs<&'a ArrayBase<S, D>>,
@@ -202,11 +203,11 @@ pub(crate) fn views<'a, S: Data<Elem = f32>, D: Dimension>(
     inputs.arranged(OPERATOR, model.graph().inputs())
 }
 
-/// [`Model::forward_array_into`] in chunks of about this many bytes, input and output together, this many
-/// under way at a time.
+/// [`Model::forward_array_into`] with chunks of about this many bytes (input and output together), and this
+/// many chunks in flight.
 ///
 /// # Errors
-/// As there.
+/// As [`Model::forward_array_into`].
 #[cfg(any(test, feature = "lab"))]
 pub fn forward_array_cut(
     model: &Model,

@@ -1,10 +1,10 @@
-//! A pipeline of stages on one device through which the chunks of a batch go.
+//! A pipeline of stages on one device, through which the chunks of a batch go.
 //!
-//! A *stage* has a stream, an input, an output and a workspace of its own, and staging memory that is pinned.
-//! All that is done to a chunk is in the order of its stage's stream: copy in, launches, copy out. So while
-//! one chunk is copied in another runs and a third is copied out, and kernels of different chunks run side by
-//! side where they leave room. Where arrays are not pinned a thread has a stage to itself, so that copies of
-//! the host overlap with all of that, too, and no thread waits for another.
+//! A *stage* has its own stream, input, output, workspace, and pinned staging memory. All work on a chunk is
+//! in the order of its stage's stream: copy in, launches, copy out. While one chunk is copied in, another
+//! runs and a third is copied out. Kernels of different chunks run side by side if the device has room. For
+//! arrays that are not pinned, each thread has its own stage. Copies of the host then overlap with the
+//! device's work, and no thread waits for another.
 
 use op_spec::Layout;
 use std::ops::Range;
@@ -18,11 +18,11 @@ use crate::program::Ready;
 
 const OPERATOR: &str = "model";
 
-/// What chunks of one number of samples go through.
+/// A pipeline stage for chunks of one number of samples.
 pub(super) struct Stage<T: Element> {
-    /// Nothing on the CPU device, whose backend runs no kernels.
+    /// The program with its memory; `None` on the CPU device, whose backend runs no kernels.
     ready: Option<Ready>,
-    /// In the graph's order, the first one first.
+    /// The tensors of all inputs, in the graph's order.
     inputs: Vec<Tensor>,
     y: Tensor,
     staged: Option<Staged<T>>,
@@ -79,8 +79,8 @@ impl<T: Element> Stage<T> {
         }
     }
 
-    /// Lets `fill` write each staged input, by its number, copies them in, runs, copies out, waits, and hands
-    /// the staged output to `take`.
+    /// Processes one chunk: `fill` writes each staged input, by its number; then copy in, run, copy out,
+    /// wait; `take` gets the staged output.
     pub(super) fn pass_staged(
         &mut self,
         model: &Model,
@@ -104,7 +104,7 @@ impl<T: Element> Stage<T> {
         Ok(())
     }
 
-    /// Queues copy in, run and copy out of samples of pinned arrays.
+    /// Queues copy in, run and copy out for samples of pinned arrays.
     pub(super) fn pass(
         &mut self,
         model: &Model,
@@ -128,12 +128,13 @@ pub(super) struct Pipeline<T: Element> {
     options: Options,
     input: Box<[usize]>,
     stages: Vec<Stage<T>>,
-    /// For the samples that are left over.
+    /// The stage for a shorter last chunk.
     rest: Option<Stage<T>>,
 }
 
 impl<T: Element> Pipeline<T> {
-    /// Stages without staging memory. Kernels are loaded, and parameters in order for the new streams.
+    /// Makes stages without staging memory. Kernels are loaded, and the new streams are ordered after the
+    /// parameters.
     pub(super) fn new(
         model: &Model,
         input: &[usize],
@@ -157,7 +158,7 @@ impl<T: Element> Pipeline<T> {
         })
     }
 
-    /// Whether it is for such batches.
+    /// Returns whether the pipeline fits batches of this shape under these options.
     pub(super) fn is_for(&self, input: &[usize], options: &Options, chunks: Chunks) -> bool {
         *self.input == *input && self.options == *options && self.chunks == chunks
     }
@@ -166,12 +167,12 @@ impl<T: Element> Pipeline<T> {
         self.all().try_for_each(Stage::add_staging)
     }
 
-    /// Chunks that a batch is cut into.
+    /// Returns the number of chunks of a batch.
     pub(super) fn len(&self) -> usize {
         self.input[0].div_ceil(self.chunks.samples)
     }
 
-    /// The samples of a chunk, and where it is done.
+    /// Returns the samples of a chunk, and its stage.
     pub(super) fn chunk(&mut self, index: usize) -> (Range<usize>, &mut Stage<T>) {
         let (start, end) = (index * self.chunks.samples, self.input[0]);
         let samples = start..end.min(start + self.chunks.samples);
@@ -183,14 +184,14 @@ impl<T: Element> Pipeline<T> {
         (samples, stage)
     }
 
-    /// The samples of each chunk, in order.
+    /// Returns the samples of each chunk, in order.
     pub(super) fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<T> {
         let (samples, end) = (self.chunks.samples, self.input[0]);
         let chunk = move |start: usize| start..end.min(start + samples);
         (0..end).step_by(samples).map(chunk)
     }
 
-    /// The stages for chunks of full length, and that for a shorter last one, if there is one.
+    /// Returns the stages for chunks of full length, and the stage for a shorter last chunk, if there is one.
     pub(super) fn stages(&mut self) -> (&mut [Stage<T>], Option<&mut Stage<T>>) {
         (&mut self.stages, self.rest.as_mut())
     }

@@ -1,4 +1,4 @@
-//! Batches that models share, through their pipelines.
+//! Batches shared by several models, through their pipelines.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::sync::{self, Mutex, lock};
 
 const OPERATOR: &str = "model";
 
-/// Samples of a batch, and the model that they are for.
+/// A part of a batch, and the model that computes it.
 pub(crate) struct Share<'a> {
     model: &'a Model,
     samples: Range<usize>,
@@ -28,7 +28,7 @@ pub(crate) struct Share<'a> {
 }
 
 impl<'a> Share<'a> {
-    /// A part of a batch of this shape.
+    /// Returns the share of `samples` of a batch of this shape.
     pub(crate) fn part(model: &'a Model, batch: &[usize], samples: Range<usize>) -> Share<'a> {
         let mut input = batch.to_vec();
         if let Some(extent) = input.first_mut() {
@@ -45,18 +45,18 @@ impl<'a> Share<'a> {
         self.model
     }
 
-    /// Its shape.
+    /// Returns the shape of the share's first input.
     pub(crate) fn input(&self) -> &[usize] {
         &self.input
     }
 
-    /// A batch that is not shared.
+    /// Returns the single share of a batch that is not shared.
     pub(crate) fn whole(model: &'a Model, batch: &[usize]) -> [Share<'a>; 1] {
         let samples = batch.first().map_or(0, |&extent| extent);
         [Share::part(model, batch, 0..samples)]
     }
 
-    /// How it is cut, if it is.
+    /// Returns the chunks of the share; `None` if it is not cut.
     pub(super) fn chunks(&self, options: &Options, cut: &Cut) -> Result<Option<Chunks>> {
         if self.model.graph().lacks_batch(&self.input) {
             let operator = self.model.graph().layers()[0].operator();
@@ -85,9 +85,9 @@ impl<'a> Share<'a> {
         Ok(cut.chunks(self.samples.len(), sample_bytes))
     }
 
-    /// A pipeline for it, which was kept or is new.
+    /// Returns a pipeline for the share: a kept one or a new one.
     fn pipeline<T: Element>(&self, options: &Options, chunks: Chunks) -> Result<Box<Pipeline<T>>> {
-        // A forked process has none of the threads that would be told so.
+        // A forked process lacks the worker threads, so this error must come before they are needed.
         self.model.stream().must_serve()?;
         let is_it = |pipeline: &Pipeline<T>| pipeline.is_for(&self.input, options, chunks);
         match self.model.pipelines().take(is_it) {
@@ -97,7 +97,7 @@ impl<'a> Share<'a> {
     }
 }
 
-/// A share that goes through a pipeline.
+/// A share with its pipeline.
 struct Lane<'a, T: Element> {
     share: &'a Share<'a>,
     pipeline: Box<Pipeline<T>>,
@@ -109,8 +109,8 @@ impl<T: Element> Lane<'_, T> {
     }
 }
 
-/// The output shape of all shares together, for a batch whose inputs have these shapes, the first one first.
-/// Refuses further inputs that do not fit the first one.
+/// Returns the output shape of all shares together. `inputs` are the shapes of the batch's inputs, the first
+/// input's first. Refuses further inputs whose shapes contradict the first one's.
 fn output_shape<'a>(
     shares: &[Share<'_>],
     mut inputs: impl Iterator<Item = &'a [usize]>,
@@ -126,7 +126,7 @@ fn shapes<'a>(arrays: &'a [ArrayViewD<'_, f32>]) -> impl Iterator<Item = &'a [us
     arrays.iter().map(|array| array.shape())
 }
 
-/// The output of a batch as a new array.
+/// Computes the output of a batch as a new array.
 pub(crate) fn fresh(
     shares: &[Share<'_>],
     inputs: &[ArrayViewD<'_, f32>],
@@ -134,7 +134,7 @@ pub(crate) fn fresh(
     cut: &Cut,
 ) -> Result<ArrayD<f32>> {
     let shape = output_shape(shares, shapes(inputs))?;
-    // The output of an array that repeats its elements may be too large for any memory.
+    // Broadcast inputs (stride 0) can have an output that is too large for any memory.
     let device = shares[0].model.device();
     let len = device.bytes_of(&shape, DType::F32)? / DType::F32.size();
     let mut values = host_memory::<f32>(len)?;
@@ -145,12 +145,12 @@ pub(crate) fn fresh(
         options,
         cut,
     )?;
-    // SAFETY: there is room for this many, and `run` has written them all.
+    // SAFETY: the capacity is sufficient, and `run` has written all elements.
     unsafe { values.set_len(len) };
     Ok(ArrayD::from_shape_vec(IxDyn(&shape), values).expect("as many elements"))
 }
 
-/// The output of a batch in an array that is there.
+/// Computes the output of a batch into an existing array.
 pub(crate) fn into<O: DataMut<Elem = f32>, E: Dimension>(
     shares: &[Share<'_>],
     inputs: &[ArrayViewD<'_, f32>],
@@ -162,7 +162,7 @@ pub(crate) fn into<O: DataMut<Elem = f32>, E: Dimension>(
     must_have_shape(&shape, y.shape(), (OPERATOR, "output"))?;
     match y.as_slice_mut() {
         Some(values) => {
-            // SAFETY: of the two types each is laid out as the other; `run` writes only values there.
+            // SAFETY: the two element types have the same layout, and `run` writes only initialised values.
             let values = unsafe { &mut *(std::ptr::from_mut(values) as *mut [MaybeUninit<f32>]) };
             run(shares, inputs, values, options, cut)
         }
@@ -175,7 +175,7 @@ pub(crate) fn into<O: DataMut<Elem = f32>, E: Dimension>(
     }
 }
 
-/// Writes all of `y`, the elements of the output.
+/// Computes the output and writes all elements of `y`.
 fn run(
     shares: &[Share<'_>],
     inputs: &[ArrayViewD<'_, f32>],
@@ -198,7 +198,7 @@ fn run_as<T: Element>(
     options: &Options,
     cut: &Cut,
 ) -> Result<()> {
-    // Arrays are row-major.
+    // The results are row-major arrays.
     let options = &options.clone().output_layout(Layout::Nchw);
     let mut lanes = Vec::new();
     let mut whole = Vec::new();
@@ -243,11 +243,11 @@ fn run_as<T: Element>(
     Ok(())
 }
 
-/// A chunk: its samples among those of its share, and the elements that they make.
+/// A chunk: its samples relative to its share, and its elements of the output.
 type Job<'y> = (Range<usize>, &'y mut [MaybeUninit<f32>]);
 
-/// Lets every chunk of every lane through its pipeline. Each stage is a thread's own, which copies a chunk
-/// in, waits for it, copies it out, and takes the next one. An output has `len` elements a sample.
+/// Sends every chunk of every lane through its pipeline. Each stage belongs to one thread. The thread copies
+/// a chunk in, waits for it, copies it out, and takes the next one. The output has `len` elements per sample.
 fn through<T: Element>(
     lanes: &mut [Lane<'_, T>],
     sources: &[Source<'_>],
@@ -285,7 +285,7 @@ fn through<T: Element>(
         let share = lane.share;
         let (stages, rest) = lane.pipeline.stages();
         let queue = |jobs: Vec<_>| Arc::new(Mutex::new(jobs.into_iter()));
-        // It is for the last chunk, which is shorter.
+        // The extra stage is for the last chunk, which is shorter.
         workers.extend(rest.map(|stage| (stage, share, queue(jobs.pop().into_iter().collect()))));
         let jobs = queue(jobs);
         workers.extend(
@@ -313,7 +313,7 @@ fn note(failed: &Mutex<Option<Error>>, outcome: Result<()>) {
     }
 }
 
-/// Queues all that makes `y` of these inputs.
+/// Queues all work that computes `y` from pinned inputs.
 pub(crate) fn pinned<T: Element>(
     shares: &[Share<'_>],
     inputs: &[&PinnedArray<T>],
@@ -323,7 +323,7 @@ pub(crate) fn pinned<T: Element>(
 ) -> Result<()> {
     let shape = output_shape(shares, inputs.iter().map(|input| input.shape()))?;
     must_have_shape(&shape, y.shape(), (OPERATOR, "output"))?;
-    // Arrays are row-major.
+    // The results are row-major arrays.
     let options = &options.clone().output_layout(Layout::Nchw);
     let mut lanes = Vec::new();
     for share in shares {

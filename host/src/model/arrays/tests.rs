@@ -10,7 +10,7 @@ use crate::operators::Precision;
 use op_spec::graph::presets::KernelBench79;
 use op_spec::graph::{Chain, Layer};
 
-/// Chunks of at most two samples of `SHAPE`, of which two are under way at a time.
+/// Returns sizes for chunks of at most two samples of `SHAPE`, two of them in flight.
 fn small(sample_bytes: usize) -> Cut {
     Cut {
         whole_bytes: 0,
@@ -59,7 +59,7 @@ fn a_batch_whose_statistics_count_is_not_cut() {
     assert_eq!(shares[0].chunks(&Options::default(), &cut).unwrap(), None);
 }
 
-/// Seven samples: three chunks of two in two stages, and one that is left over.
+/// Seven samples make three chunks of two, in two stages, and a last chunk of one.
 fn chunks_make_the_same_bits(device: &Device, dtype: DType) {
     let model = model(device, dtype);
     let x = data::signed(1, SHAPE).into_dyn();
@@ -72,15 +72,15 @@ fn chunks_make_the_same_bits(device: &Device, dtype: DType) {
         stages: 2,
     };
     assert_eq!(chunks, Some(two));
-    // What the batch decides is decided by the whole one.
+    // If the result may depend on the batch, the batch is not cut.
     let by_batch = Options::default().batch_invariant(false);
     assert_eq!(shares[0].chunks(&by_batch, &cut).unwrap(), None);
-    // The second time through the pipeline of the first.
+    // The second call reuses the pipeline of the first.
     for _ in 0..2 {
         assert_eq!(bits(&through_chunks(&model, &x.view())), wanted);
         assert_eq!(model.pipelines().kept().len(), 1);
     }
-    // An array in another order of memory, and one that is none of its own.
+    // A permuted array, and an output that is a strided view.
     let mut turned = Array5::<f32>::zeros((7, 6, 5, 3, 7));
     let mut turned = turned.view_mut().permuted_axes([0, 3, 2, 1, 4]).into_dyn();
     turned.assign(&x);
@@ -178,7 +178,7 @@ fn residuals_are_cut_along(device: &Device) {
     let wanted = bits(&model.forward_array(inputs.clone()).unwrap());
     let arranged = views(&model, inputs).unwrap();
     let shares = Share::whole(&model, &SHAPE);
-    // Of a sample: two images of three channels, two of one, and the output.
+    // The bytes of a sample: two images of three channels, two of one channel, and the output.
     let cut = small(4 * (2 * 90 + 3 * 30));
     let chunks = shares[0].chunks(&Options::default(), &cut).unwrap();
     assert_eq!(chunks.map(|chunks| chunks.samples), Some(2));
@@ -186,7 +186,7 @@ fn residuals_are_cut_along(device: &Device) {
         let y = fresh(&shares, &arranged, &Options::default(), &cut).unwrap();
         assert_eq!(bits(&y), wanted);
     }
-    // As devices share a batch: what is not the first one's has samples of its own.
+    // Shares of several devices: each share reads its own samples of the inputs.
     let parts = [0..3, 3..7].map(|samples| Share::part(&model, &SHAPE, samples));
     let y = fresh(&parts, &arranged, &Options::default(), &cut).unwrap();
     assert_eq!(bits(&y), wanted);
@@ -203,7 +203,7 @@ fn residuals_are_cut_along(device: &Device) {
         pinned(&shares, &inputs, &mut y, &options, &cut).unwrap();
         assert_eq!(bits(&y.view().unwrap().to_owned()), wanted);
     }
-    // One sample too few; the first input says how many there are.
+    // An input with one sample less than the first input.
     let short = late.slice_axis(Axis(0), (..6).into()).to_owned();
     let inputs = Inputs::new(&x).with("late", &short);
     let refused = model.forward_array(inputs.with("early", &early).with("more", &more));

@@ -59,7 +59,7 @@ fn a_wrong_parameter_is_noticed() {
     let right = model.compare_with_cpu(&x, &options, &tolerance).unwrap();
     assert!(right.is_close(), "{right}");
     assert_eq!(right.elements, 128);
-    // The bias of one channel of 64.
+    // The bias of one of 64 channels is wrong.
     let mut wrong = model.parameters().unwrap().clone();
     let mut bias = wrong.get("group_norm.bias").unwrap().to_owned();
     bias[[5]] -= 0.05;

@@ -1,4 +1,4 @@
-//! Runs of the CPU backend over memory of others.
+//! Runs of the CPU backend over the caller's memory.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::parameters::Parameters;
 /// A run of the CPU backend.
 pub(super) struct Backend {
     inputs: Vec<Strided>,
-    /// With the element types that kernels take them in.
+    /// The parameters, with the element types in which kernels read them.
     parameters: Vec<(Strided, DType)>,
     table: Arc<[Parameter]>,
 }
 
 impl Backend {
-    /// Of a graph on tensors that lie as these do.
+    /// Makes the run of a graph on tensors with these shapes and strides.
     pub(super) fn of(
         graph: &Graph,
         inputs: &[&Tensor],
@@ -57,7 +57,7 @@ impl Strided {
     }
 
     /// # Safety
-    /// As for [`Tensor::from_raw_parts`]; the memory stays until nothing uses what is returned.
+    /// As [`Tensor::from_raw_parts`]; the memory outlives all uses of the returned tensor.
     unsafe fn over(&self, stream: &Stream, address: RawPointer) -> Result<Tensor> {
         let (shape, strides, owner) = (&self.shape, Some(&*self.strides), Box::new(()));
         // SAFETY: the caller's promise.

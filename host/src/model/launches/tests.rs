@@ -11,8 +11,8 @@ use launch_config::Arch;
 mod filters_in_place;
 mod renewed;
 
-/// A chain, a partition of it, the shape of its input, a kernel that prepares parameters or reads them as
-/// they are on each architecture, and how many launches prepare parameters.
+/// A chain, its partition and input shape. `kernels` has, for each architecture, a kernel that prepares
+/// parameters or reads them in place. `preparing` is the number of launches that prepare parameters.
 struct Case {
     chain: Chain,
     partition: Option<&'static str>,
@@ -21,7 +21,7 @@ struct Case {
     preparing: usize,
 }
 
-/// Every kind of prepared parameters, and kernels that read parameters in place.
+/// Returns cases for every kind of prepared parameters, and for kernels that read parameters in place.
 fn cases() -> Vec<Case> {
     let conv = |filters| Layer::from(Layer::conv2d("conv", filters, 3));
     let depthwise = Layer::conv2d("conv", 6, 3).groups(6);
@@ -109,7 +109,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Parameters of these seeds. Statistics and factors are positive.
+/// Returns parameters from seeds that start at `seed`. Statistics and factors are positive.
 fn values(chain: &Chain, seed: u64) -> Vec<ArrayD<f32>> {
     let table = chain.parameters().iter().enumerate();
     table
@@ -129,12 +129,12 @@ fn bits(tensor: &Tensor) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// The output of a run over memory of the emulator.
+/// Runs the launches over the emulator's memory and returns the output.
 fn run(launches: &Launches, stream: &Stream, x: &Tensor, parameters: &[Tensor]) -> Tensor {
     run_renewing(launches, stream, x, parameters, &[])
 }
 
-/// The same, with the tensors that it writes renewed parameters to.
+/// [`run`], with the tensors for renewed parameters.
 fn run_renewing(
     launches: &Launches,
     stream: &Stream,
@@ -150,12 +150,13 @@ fn run_renewing(
     let renewed = renewed.iter().map(Tensor::output);
     let outputs: Vec<RawPointer> = std::iter::once(y.output()).chain(renewed).collect();
     let workspace = workspace.output();
-    // SAFETY: all are tensors of the stream's, of the shapes and layouts that the launches were made for.
+    // SAFETY: all tensors belong to the stream and have the shapes and layouts that the launches were made
+    // for.
     unsafe { launches.run(stream, &[address(x)], &parameters, &outputs, workspace) }.unwrap();
     y
 }
 
-/// Blackwell runs the kernels of sm_80, with the shared memory that the largest of them need.
+/// Blackwell runs the `sm_80` kernels, and has the shared memory that the largest of them need.
 const ARCHS: [Arch; 2] = [Arch::Sm100, Arch::Sm90];
 
 fn stream(arch: Arch) -> Stream {
@@ -208,7 +209,7 @@ fn parameters_of_a_run_give_the_same_bits_as_those_of_a_model() {
                 let model = Model::from_tensors(&stream, chain, model, dtype).unwrap();
                 let kept = model.explain(case.input, &options).unwrap().launches;
                 assert_eq!(kernels.len() - kept.len(), case.preparing, "{what}");
-                // The second run finds other values where the first one's were.
+                // The second run reads other values from the same memory.
                 for seed in [1, 100] {
                     let now = values(chain, seed);
                     for (tensor, values) in parameters.iter_mut().zip(&now) {
@@ -235,7 +236,8 @@ fn parameters_of_other_types_and_layouts_are_converted_in_each_run() {
             let x = data::signed(7, case.input);
             let x = Tensor::from_f32_array(&stream, &x, DType::F16).unwrap();
             let wide = values(chain, 1);
-            // Those of a model that is made of the same tensors. Filters are channels-last here.
+            // A model made of the same tensors gives the expected result. The launches get channels-last
+            // filters.
             let kept = tensors(&stream, &wide, DType::F32);
             let given: Vec<Tensor> = kept.iter().map(channels_last).collect();
             let of = Inputs::new(&x);
@@ -248,13 +250,13 @@ fn parameters_of_other_types_and_layouts_are_converted_in_each_run() {
                 "{arch:?} {}",
                 chain.operators()
             );
-            // Norms take theirs as they are, the other layers rounded ones.
+            // Norms read unrounded parameters, so a model with all parameters rounded differs.
             let rounded = tensors(&stream, &wide, DType::F16);
             let model = Model::from_tensors(&stream, chain, rounded, DType::F16).unwrap();
             let rounded = model.forward_with(&x, &options).unwrap();
             let names = chain.parameters().iter().map(|parameter| &parameter.name);
             let has_norm = names.into_iter().any(|name| name.contains("norm."));
-            // The folded parameters of this partition are stored as tensors are.
+            // The folded parameters of this partition are stored in the tensors' type.
             let is_rounded =
                 !has_norm || case.partition.is_some_and(|text| text.contains("folded"));
             let is_same = bits(&got) == bits(&rounded);
@@ -263,8 +265,8 @@ fn parameters_of_other_types_and_layouts_are_converted_in_each_run() {
     }
 }
 
-/// Kernels of norms whose weight is 0, and whose bias and scale have a product that is rounded otherwise if
-/// the bias is rounded before.
+/// Norms with weight 0: the output is the product of bias and scale. It rounds differently if the bias is
+/// rounded first.
 #[test]
 fn norms_of_16_bit_tensors_read_f32_parameters_as_they_are() {
     let norm85 = KernelBench85::default().chain().unwrap();
@@ -288,12 +290,12 @@ fn norms_of_16_bit_tensors_read_f32_parameters_as_they_are() {
             chain(vec![group, scale(), Layer::max_pool2d(2).into()]),
             &[2, 6, 5, 5],
         ),
-        // In one launch on Hopper.
+        // Chains that run in one launch on Hopper.
         (norm85, &[1, 8, 10, 128]),
         (norm79.chain().unwrap(), &[1, 3, 3, 4, 5]),
     ];
     for (dtype, fraction_bits) in [(DType::F16, 10), (DType::BF16, 7)] {
-        // The bias lies between a half and the next value, nearer to a half.
+        // The bias lies between 0.5 and the next value, nearer to 0.5.
         let step = 0.5f32.powi(fraction_bits);
         let (bias, factor) = (0.5 + 0.2 * step, 0.75);
         assert_eq!(dtype.round(bias), 0.5);
@@ -332,7 +334,7 @@ fn norms_of_16_bit_tensors_read_f32_parameters_as_they_are() {
     }
 }
 
-/// The same values with channels next to each other, where there are pixels.
+/// Returns the same values channels-last, if the tensor has pixels.
 fn channels_last(tensor: &Tensor) -> Tensor {
     let shape = tensor.shape();
     if shape.len() < 4 {
@@ -372,7 +374,7 @@ fn other_parameters_than_the_graph_has_are_refused() {
     assert_eq!(refused(given(&[3])), "scale: shape is [3], expected [2]");
     let launches = given(&[2]).unwrap();
     let null = std::ptr::null_mut();
-    // SAFETY: it is refused before an address is used.
+    // SAFETY: the run is refused before it uses an address.
     let ran = unsafe { launches.run(&stream, &[null], &[], &[null], null) };
     assert_eq!(
         refused(ran.map(|()| launches)),
@@ -398,7 +400,7 @@ fn runs_on_the_cpu_read_what_lies_in_memory() {
             .unwrap();
         let shortcut = tensor(2, &[2, 6, 3, 5], dtype);
         let inputs = || Inputs::new(&x).with("shortcut", &shortcut);
-        // Norms have f32 parameters whatever the inputs are.
+        // Norms have f32 parameters for inputs of any type.
         let parameters = |seed| -> Vec<Tensor> {
             let table = chain.parameters().iter();
             let typed = table.map(|parameter| match parameter.name.starts_with("norm") {
@@ -419,8 +421,8 @@ fn runs_on_the_cpu_read_what_lies_in_memory() {
             let lying = [address(&x), address(&shortcut)];
             let mut y = vec![0u32; 2 * 6 * 3 * 5];
             let (output, nothing) = (y.as_mut_ptr().cast(), std::ptr::null_mut());
-            // SAFETY: all are tensors of the shapes and layouts that the launches were made for, and the
-            // output has more bytes than it takes.
+            // SAFETY: all tensors have the shapes and layouts that the launches were made for, and the output
+            // buffer is large enough.
             unsafe { launches.run(&stream, &lying, &given, &[output], nothing) }.unwrap();
             // SAFETY: as above; the vector outlives the tensor.
             let y = unsafe {

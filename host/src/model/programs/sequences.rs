@@ -1,5 +1,5 @@
-//! The programs of one model for many inputs, one after another, are those that each input has alone, and
-//! read the same parameters. Nothing is run but what prepares these.
+//! A model makes programs for many inputs, one after another. Each must equal the program of a model that
+//! gets only that input, and read the same parameters. Only the kernels that prepare parameters run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::operators::Preparation;
 use crate::parameters::Parameters;
 use crate::program::Program;
 
-/// A chain, with what one model of it is asked for.
+/// A chain, with the element types, inputs and partitions for its model.
 struct Case {
     chain: Chain,
     dtypes: &'static [DType],
@@ -22,7 +22,7 @@ struct Case {
     partitions: &'static [&'static str],
 }
 
-/// Chains with parameters of every kind of preparation, and inputs for which these have different forms.
+/// Chains with every kind of preparation, and inputs for which the prepared forms differ.
 fn cases() -> Vec<Case> {
     let case = |channels, layers: Vec<Layer>, dtypes, inputs: &[&[usize]], partitions| Case {
         chain: Chain::new(channels, layers).expect("a chain"),
@@ -34,7 +34,7 @@ fn cases() -> Vec<Case> {
     let instance = || Layer::from(Layer::instance_norm("norm"));
     let batch = || Layer::from(Layer::batch_norm("norm"));
     let mut cases = vec![
-        // One launch of problem 85, and launches apart.
+        // Problem 85, in one launch and in separate launches.
         Case {
             chain: KernelBench85::default().chain().expect("a chain"),
             dtypes: &ALL,
@@ -43,7 +43,7 @@ fn cases() -> Vec<Case> {
                 .into(),
             partitions: &["conv2d @direct | group_norm scale @folded | max_pool2d clamp"],
         },
-        // Filters of few channels, whose rows are in one line where there are few windows, and in two.
+        // Filters of few channels. With few windows a filter row takes one line, else two.
         case(
             2,
             vec![
@@ -55,7 +55,7 @@ fn cases() -> Vec<Case> {
             &[&[2, 2, 3, 7], &[1, 2, 13, 7], &[2, 2, 13, 18]],
             &[],
         ),
-        // Channels are side by side with those of other columns only where some window has these.
+        // Channels are interleaved with those of other columns only if some window has these columns.
         case(
             3,
             vec![conv(24, 3).dilation(5).padding(5).into(), instance()],
@@ -66,7 +66,7 @@ fn cases() -> Vec<Case> {
                 "conv2d @implicit-gemm | instance_norm",
             ],
         ),
-        // Copies of filters with their channels last, operands in groups.
+        // Channels-last copies of filters, and grouped operands.
         case(
             32,
             vec![
@@ -78,7 +78,7 @@ fn cases() -> Vec<Case> {
             &[&[2, 32, 6, 7], &[1, 32, 12, 16], &[1, 32, 60, 90]],
             &[],
         ),
-        // Factors and summands of channels, behind those of several layers before.
+        // Per-channel factors and summands, folded into several preceding layers.
         case(
             16,
             vec![
@@ -122,7 +122,7 @@ fn cases() -> Vec<Case> {
             &[],
         ),
     ];
-    // Operands of all tiles, in K blocks of single slices of the filters or of all, and of two outputs.
+    // Operands for all tiles, with K blocks of one filter slice or of all slices, and for two outputs.
     for (channels, filters) in [(3, 5), (40, 70)] {
         let extents = [3, 5, 9, 12, 16, 40];
         cases.push(Case {
@@ -160,7 +160,7 @@ fn cases() -> Vec<Case> {
 
 const ALL: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
-/// The most that a model is asked for.
+/// The largest number of settings that one model is asked for.
 const SETTINGS: usize = 24;
 
 /// An input's shape and layout, and options.
@@ -172,7 +172,7 @@ struct Setting {
 }
 
 impl Case {
-    /// Inputs in both layouts under all options, in an order of `seed`.
+    /// Returns inputs in both layouts under all options, shuffled by `seed`.
     fn settings(&self, dtype: DType, seed: u64) -> Vec<Setting> {
         let precisions = match dtype {
             DType::F32 => &Precision::ALL[..],
@@ -252,7 +252,7 @@ fn fields(preparation: &Preparation) -> (&'static str, Vec<(&'static str, String
     }
 }
 
-/// Adds the kinds of the keys of one model, each with the sets of fields in which two keys of a layer differ.
+/// Records, for each kind of preparation, the sets of fields in which two keys of one layer differ.
 fn tell_apart(keys: &[(usize, Preparation)], told: &mut BTreeMap<&'static str, BTreeSet<String>>) {
     for (index, (layer, key)) in keys.iter().enumerate() {
         let (kind, of) = fields(key);
@@ -269,8 +269,8 @@ fn tell_apart(keys: &[(usize, Preparation)], told: &mut BTreeMap<&'static str, B
     }
 }
 
-/// A shape, an element type and bits. There are none where nothing writes them: what undoes scales, if there
-/// are none.
+/// A shape, an element type and bits. The bits are `None` for memory that nothing writes: the inverse scales,
+/// if there are none.
 type Contents = (Vec<usize>, DType, Option<Vec<u32>>);
 
 /// The launches of a program, the bytes of its workspace, and its parameters.
@@ -287,7 +287,8 @@ fn contents(program: &Program) -> (Vec<String>, u64, Vec<Contents>) {
     (launches.collect(), program.workspace_bytes(), parameters)
 }
 
-/// Kinds of preparations, each with sets of fields in which alone two forms of the same parameters differ.
+/// The kinds of preparations, each with the sets of fields that alone distinguish two forms of the same
+/// parameters.
 const TOLD_APART: [(&str, &[&str]); 7] = [
     ("FoldedScale", &[]),
     ("FoldedBatchNorm", &[]),
@@ -322,7 +323,7 @@ fn programs_of_a_sequence_are_those_of_fresh_models() {
         for (number, case) in cases().iter().enumerate() {
             for &dtype in case.dtypes {
                 let model = case.model(&stream, dtype);
-                // Held, so that nothing prepared is given back.
+                // Programs are kept alive, so no prepared parameter is freed.
                 let mut programs = Vec::new();
                 for setting in case.settings(dtype, number as u64) {
                     let Setting {

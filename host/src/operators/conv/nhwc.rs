@@ -14,7 +14,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, geometry: &ConvNhwcGeome
     plan.launch(&CONV_DIRECT_NHWC, &[dtype.label()], geometry.shape())
 }
 
-/// Appends the convolution of `x`, which is dense NHWC, to an output of that layout and the shape `output`.
+/// Appends the convolution of `x`, which is dense NHWC, to a dense NHWC output of the shape `output`.
 ///
 /// `geometry` was made for the shapes of `x` and of the filters, and for their order.
 pub(crate) fn append(
@@ -29,7 +29,7 @@ pub(crate) fn append(
     let (kernel, shape) = program.next(&CONV_DIRECT_NHWC);
     let arguments = (x, weight, bias, y, *geometry);
     // SAFETY: `x` and `y` are dense NHWC, and all values have the shapes that the geometry was made from; the
-    // bias is there if the geometry says so; `geometry()` refused planes of 2^31 elements.
+    // bias is present if the geometry says so; `geometry()` refused planes of 2^31 elements.
     unsafe { program.launch(kernel, shape, arguments) }
     Ok(y)
 }

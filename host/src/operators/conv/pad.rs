@@ -1,4 +1,5 @@
-//! Separate padding of a convolution's input, if it is not zeros, or differs between the two sides.
+//! Separate padding of a convolution's input, for padding that is not zeros, or differs between the two
+//! sides.
 
 use launch_config::pad::PadGeometry;
 use op_spec::ConvSpec;
@@ -9,7 +10,7 @@ use crate::operators::pad;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::ConvProblem;
 
-/// Plans the launch that pads the input of a convolution, if it has separate padding.
+/// Plans the launch that pads the input of a convolution, if the convolution has separate padding.
 pub(crate) fn plan<const D: usize>(
     plan: &mut LaunchPlan,
     dtype: DType,
@@ -18,7 +19,7 @@ pub(crate) fn plan<const D: usize>(
     geometry(problem)?.map_or(Ok(()), |geometry| pad::plan(plan, dtype, &geometry))
 }
 
-/// Appends the launch that pads `x`, `(n, c, *)`, if it has separate padding.
+/// Appends the launch that pads `x`, `(n, c, *)`, if the convolution has separate padding.
 pub(crate) fn append<const D: usize>(
     program: &mut ProgramBuilder,
     x: Value,

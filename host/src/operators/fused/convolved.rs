@@ -1,4 +1,4 @@
-//! Parameters and output of a convolution with moments for a norm.
+//! Parameters and output of a convolution that writes moments for a norm.
 
 use kernels_gpu::fused::implicit_gemm::IMPLICIT_GEMM_COMBINE;
 
@@ -13,29 +13,29 @@ use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use launch_config::implicit_gemm::Combining;
 use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry};
 
-/// The parameters of layers that convolve, normalise and multiply.
+/// The parameters of a convolution and of the layers that are fused with it.
 #[derive(Clone, Copy)]
 pub(crate) struct Parameters<'a> {
     pub(crate) filters: Filters,
     pub(crate) norm: Affine,
-    /// The folded parameters of a batch norm, and of arithmetic, in the convolution's store.
+    /// The folded parameters of a batch norm and of arithmetic, which the convolution's epilogue applies.
     pub(crate) folded: Option<Folded>,
-    /// Those of the store's list.
+    /// The folded parameters that the list after the epilogue applies.
     pub(crate) folded_behind: Option<Folded>,
-    /// The tensor that is added in the convolution's store.
+    /// The tensor that the convolution's epilogue adds.
     pub(crate) residual: Option<Value>,
-    /// The factors of each channel; with several such layers, of the first.
+    /// The factors of each channel; with several scales, those of the first.
     pub(crate) factors: Option<Value>,
-    /// The layer that convolves.
+    /// The number of the convolution's layer.
     pub(crate) layer: usize,
-    /// The class of phases, of a transposed convolution; 0 of any other.
+    /// The class of phases of a transposed convolution; 0 for other convolutions.
     pub(crate) class: usize,
     /// The parameters that the chain's programs have prepared so far.
     pub(crate) preparations: &'a Preparations,
 }
 
 impl Parameters<'_> {
-    /// The tensors of gain and shift of the store's epilogue, and of its list.
+    /// Returns gain and shift of the epilogue, and of the list after it.
     pub(crate) fn gains_and_shifts(&self) -> [(Option<Value>, Option<Value>); 2] {
         let pair = |Folded { gain, shift }| (gain, shift);
         [self.folded, self.folded_behind].map(|folded| folded.map(pair).unzip())
@@ -44,19 +44,20 @@ impl Parameters<'_> {
 
 /// The output of the convolution.
 pub(crate) struct Convolved {
-    /// The output, or only the value of each window that pooling takes after norm and scale.
+    /// The output, or with pooling only the value of each window that the pool selects after norm and scale.
     pub(crate) y: Value,
-    /// Moments of each channel, or of each set of channels that share them, over each part of the pixels.
+    /// The moments of each channel, or of each set of channels with common moments, over each part of the
+    /// pixels.
     pub(super) moments: Value,
 }
 
-/// The moments of a row of a norm.
+/// The moments of a norm's row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowMoments {
-    /// How many the producer leaves.
+    /// The number of moments that the producer writes.
     pub(crate) count: u64,
-    /// The launches that combine them, the second the results of the first. The kernel that normalises
-    /// combines what is left.
+    /// The launches that combine the moments; the second combines the results of the first. The normalising
+    /// kernel combines the remaining moments.
     pub(crate) combining: [Option<Combining>; 2],
 }
 
@@ -69,7 +70,7 @@ impl RowMoments {
         Ok(())
     }
 
-    /// The norm of the moments that are left.
+    /// Returns the norm over the remaining moments.
     pub(crate) fn combined(&self, norm: NormGeometry) -> NormGeometry {
         let last = self.combining.iter().flatten().last();
         norm.counted(last.map_or(self.count as u32, |combining| combining.chunks))
@@ -91,8 +92,8 @@ impl Convolved {
             let chunks = norm.rows * u64::from(combining.chunks);
             let combined = program.tensor(&[chunks as usize * COUNTED_ELEMENTS], DType::F32)?;
             let arguments = (partials, combined, norm.rows, combining);
-            // SAFETY: `partials` has the moments of the norm's rows, and `combined` room for those of their
-            // chunks.
+            // SAFETY: `partials` has the moments of the norm's rows, and `combined` has room for one result
+            // per chunk.
             unsafe { program.launch(kernel, shape, arguments) }
             partials = combined;
         }

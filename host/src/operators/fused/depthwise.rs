@@ -1,4 +1,4 @@
-//! A depthwise convolution on FMA units, with moments for a norm, or of channels-last tensors without one.
+//! A depthwise convolution on FMA units, with moments for a norm, or on channels-last tensors without a norm.
 
 use super::convolved::{Convolved, Parameters};
 use cuda_std::Label;
@@ -19,7 +19,7 @@ use launch_config::depthwise::nhwc::NhwcKernel;
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 use launch_config::pointwise::OperandList;
 
-/// Plans the convolution; `has_store` says whether an epilogue and a list are applied to its results.
+/// Plans the convolution; `has_store` tells whether its results go through an epilogue and a list.
 pub(crate) fn plan(
     plan: &mut LaunchPlan,
     dtype: DType,
@@ -33,8 +33,8 @@ pub(crate) fn plan(
     }
 }
 
-/// Appends the convolution of `x`; its output has the shape `output`. Results are stored through the
-/// epilogue and the list, which change nothing where a norm follows.
+/// Appends the convolution of `x`; its output has the shape `output`. Results are stored through the epilogue
+/// and the list, which change nothing if a norm follows.
 ///
 /// `geometry` belongs to the shapes of `x` and of the parameters.
 pub(crate) fn append(
@@ -58,13 +58,13 @@ pub(crate) fn append(
     let bytes_moved = bytes_moved + program.bytes(&[moments]);
     let arguments = (x, weight, bias, norm_weight, factors, y, moments, *geometry);
     // SAFETY: `x` and the filters have the shapes that the geometry was made from; bias, norm weight and
-    // scale have an element for each channel where they exist; `y` has an element for each output or window,
-    // `moments` the geometry's size.
+    // scale, if present, have an element for each channel; `y` has an element for each output or window, and
+    // `moments` has the geometry's size.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     Ok(Convolved { y, moments })
 }
 
-/// Appends the convolution of `x` to `y`, whose results are stored through an epilogue and a list.
+/// Appends the convolution of `x` to `y` with results stored through an epilogue and a list.
 fn append_list(
     program: &mut ProgramBuilder,
     [x, y]: [Value; 2],
@@ -83,9 +83,9 @@ fn append_list(
     let arguments = (
         x, weight, bias, gain, shift, residual, y, *geometry, epilogue, list,
     );
-    // SAFETY: `x` and the filters have the shapes that the geometry was made from, which pools nothing; bias,
-    // gain and shift have an element for each channel where they exist, and the epilogue says whether the
-    // last two do; the list says whether there is a residual, of the shape and layout of `y`.
+    // SAFETY: `x` and the filters have the shapes that the geometry was made from, which has no pool. Bias,
+    // gain and shift, if present, have an element for each channel; the epilogue says whether the last two
+    // are. The list says whether there is a residual, which has the shape and layout of `y`.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     Ok(Convolved { y, moments })
 }
@@ -105,8 +105,8 @@ pub(crate) fn plan_nhwc(plan: &mut LaunchPlan, dtype: DType, kernel: &NhwcKernel
     }
 }
 
-/// Appends the convolution of `x`, which is dense NHWC, to an output of that layout and the shape
-/// `output`, with the batch norm or with the gain and the shift of `parameters`.
+/// Appends the convolution of `x`, which is dense NHWC, to a dense NHWC output of the shape `output`, with
+/// the batch norm or with the gain and the shift of `parameters`.
 ///
 /// `kernel` was chosen for the shapes of `x` and of the parameters, and for the list.
 pub(crate) fn append_nhwc(
@@ -155,14 +155,14 @@ pub(crate) fn append_nhwc(
                 $list,
             );
             // SAFETY: `x`, the residual and `y` are dense NHWC and the filters dense, of the extents that the
-            // geometry was made from; what exists of bias, gain, shift and the norm has an element for each
-            // channel, and the epilogue, the folding and the list say what exists.
+            // geometry was made from. Bias, gain, shift and norm, if present, have an element for each
+            // channel; the epilogue, the folding and the list say which are present.
             unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
         }};
     }
     match *kernel {
         NhwcKernel::Rolling(geometry) => {
-            // It was chosen for a list that is one.
+            // The kernel was chosen for a list that is a rounded epilogue.
             let rounded = RoundedEpilogue::of(&list).unwrap_or(RoundedEpilogue::NONE);
             append!(&DEPTHWISE_NHWC_ROLLING, geometry, rounded);
         }

@@ -1,4 +1,4 @@
-//! `scale`, folded into the weight and bias of the norm before it.
+//! A `scale`, folded into the weight and bias of the preceding norm.
 
 use kernels_gpu::fused::fold_scale::FOLD_SCALE;
 
@@ -10,13 +10,13 @@ use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{Quantity, SpecError};
 use launch_config::{Presence, elementwise};
 
-/// Plans the folding as a preparation.
+/// Plans the launch that folds the scale as a preparation.
 pub(crate) fn plan_fold_scale(plan: &mut LaunchPlan, dtype: DType, channels: usize) -> Result<()> {
     let shape = elementwise::fold_shape(kernel_channels(channels)?);
     plan.preparation(&FOLD_SCALE, &[dtype.label()], shape)
 }
 
-/// The channels in the kernel's integer type.
+/// Converts the number of channels to the kernel's integer type.
 fn kernel_channels(channels: usize) -> Result<u32> {
     let len = u32::try_from(channels).map_err(|_| SpecError::BeyondKernel {
         operator: FOLD_SCALE.name(),
@@ -27,12 +27,12 @@ fn kernel_channels(channels: usize) -> Result<u32> {
     Ok(len?)
 }
 
-/// `weight * scale` and `bias * scale`, with 1 and 0 for absent parameters: the folded parameters of the norm
-/// `layer`. The arguments are parameters of `program`, all of `c` elements.
+/// Returns `weight * scale` and `bias * scale`, the folded parameters of the norm `layer`. Absent parameters
+/// count as 1 and 0. The arguments are parameters of `program`, all with `c` elements.
 ///
 /// `norm(x, weight, bias) * scale` and `norm(x, weight * scale, bias * scale)` are equal up to rounding if
-/// all values are finite. An infinite scale times a zero bias is NaN here; the composition does not compute
-/// that product.
+/// all values are finite. An infinite scale times a zero bias is NaN here; the unfused operators do not
+/// compute that product.
 pub(crate) fn fold_scale(
     program: &mut ProgramBuilder,
     preparations: &Preparations,
@@ -43,7 +43,7 @@ pub(crate) fn fold_scale(
     let channels: usize = program.shape(scale).iter().product();
     let dtype = program.dtype(scale);
     let len = kernel_channels(channels)?;
-    // The folded parameters are stored as the tensors are.
+    // The folded parameters have the tensors' type.
     let affine = affine.narrow(program, dtype)?;
     let known = [Some(scale), affine.weight, affine.bias];
     let append = |program: &mut ProgramBuilder, [scale, weight, bias]: [Option<Value>; 3]| {
@@ -52,7 +52,7 @@ pub(crate) fn fold_scale(
         let shift = program.tensor_like(gain)?;
         let [has_weight, has_bias] = [weight, bias].map(|value| Presence::of(value.is_some()));
         let arguments = (weight, bias, scale, gain, shift, len, has_weight, has_bias);
-        // SAFETY: all values that exist have `len` elements, and the flags say which do.
+        // SAFETY: every present value has `len` elements, and the flags say which are present.
         unsafe { program.launch(kernel, shape, arguments) }
         Ok([gain, shift])
     };

@@ -1,4 +1,4 @@
-//! A convolution from NHWC to NHWC as a matrix product whose operands tensor maps load.
+//! A convolution from NHWC to NHWC as a matrix product with operands loaded through tensor maps.
 
 use kernels_gpu::copy_strided::COPY_STRIDED;
 use kernels_gpu::fused::gemm::pad_channels::GEMM_PAD_CHANNELS;
@@ -18,7 +18,7 @@ use crate::spec::BatchNormProblem;
 use launch_config::pointwise::{OperandList, PointwiseList};
 use op_spec::Layout;
 
-/// Plans the launches, and the one that prepares the filters.
+/// Plans the launches, and the preparation of the filters.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, gemm: &Gemm) -> Result<()> {
     let label = dtype.label();
     match Filters::of(gemm)? {
@@ -33,14 +33,14 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, gemm: &Gemm) -> Result<(
     plan.launch(&GEMM_SM90, &labels, Some(gemm.shape))
 }
 
-/// How the kernel comes by the filters.
+/// The form in which the kernel reads the filters.
 #[derive(Clone, PartialEq, Eq)]
 enum Filters {
-    /// As they are.
+    /// The filters themselves, in place.
     InPlace,
-    /// As a copy with the channels last.
+    /// A channels-last copy.
     Copied(Box<CopyGeometry>),
-    /// As a copy with more channels.
+    /// A copy with more channels (padded).
     Padded(PadChannelsGeometry),
 }
 
@@ -59,7 +59,7 @@ impl Filters {
         Ok(Self::Copied(Box::new(copy)))
     }
 
-    /// Appends what prepares them.
+    /// Appends the preparation of the filters.
     fn append(
         self,
         program: &mut ProgramBuilder,
@@ -86,7 +86,7 @@ impl Filters {
                 Self::InPlace => {}
                 Self::Copied(copy) => {
                     let (kernel, shape) = program.next(&COPY_STRIDED);
-                    // SAFETY: `weight` is dense, and the geometry is that of its extents; `y` has as many
+                    // SAFETY: `weight` is dense and has the extents of the geometry; `y` has as many
                     // elements.
                     unsafe { program.launch(kernel, shape, (weight, y, *copy)) }
                 }
@@ -99,22 +99,22 @@ impl Filters {
     }
 }
 
-/// Appends the copy of `x` to `y` that has more channels.
+/// Appends the launch that copies `x` to `y`, which has more channels.
 fn pad(program: &mut ProgramBuilder, [x, y]: [Value; 2], copy: PadChannelsGeometry) {
     let (kernel, shape) = program.next(&GEMM_PAD_CHANNELS);
     let bytes_moved = program.bytes(&[x, y]);
-    // SAFETY: the geometry is that of `x`, and `y` has as many elements as it says.
+    // SAFETY: the geometry was made for `x`, and `y` has the geometry's number of elements.
     unsafe { program.launch_moving(kernel, shape, (x, y, copy), bytes_moved) }
 }
 
-/// Whether the kernel applies a list.
+/// Whether the kernel can apply a list.
 pub(crate) fn applies(list: &OperandList) -> bool {
     let is_plain = !(list.has_residual() || list.is_affine());
     RoundedEpilogue::of(list).is_some() || is_plain && !list.functions.keeps().is_present()
 }
 
-/// Appends the launch, which gives a tensor of shape `output`: the convolution of `x`, which is dense NHWC,
-/// with the batch norm or with the gain and the shift of `parameters`, and with the epilogue.
+/// Appends the launch, whose output has the shape `output`: the convolution of `x`, which is dense NHWC, with
+/// the batch norm or with the gain and the shift of `parameters`, and with the epilogue.
 ///
 /// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
@@ -172,8 +172,8 @@ pub(crate) fn append(
         rounded,
         list,
     );
-    // SAFETY: `x`, the residual and `y` are dense NHWC and the filters channels last, of the extents that
-    // `gemm` was chosen for; what exists of bias, gain, shift and the norm has an element for each filter.
+    // SAFETY: `x`, the residual and `y` are dense NHWC and the filters channels-last, of the extents that
+    // `gemm` was chosen for. Bias, gain, shift and norm, if present, have an element for each filter.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     Ok(y)
 }

@@ -13,8 +13,8 @@ use launch_config::norm::{NormGeometry, RESIDENT_STATIC_BYTES};
 
 /// Plans the launches of a norm and a scale.
 ///
-/// If rows fit a block's shared memory and are many, one kernel does both, statistics included. It reads the
-/// input once if its rows are aligned to vectors.
+/// If there are many rows and each fits a block's shared memory, one kernel does both, including the
+/// statistics. It reads the input once if its rows are aligned to vectors.
 pub(crate) fn plan(
     plan: &mut LaunchPlan,
     dtype: DType,
@@ -28,7 +28,7 @@ pub(crate) fn plan(
     group_norm_scale_pointwise::plan(plan, dtype, norm)
 }
 
-/// Appends `group_norm(x, weight, bias) * scale[c]`, the scale applied by the kernel that normalises.
+/// Appends `group_norm(x, weight, bias) * scale[c]`; the normalising kernel applies the scale.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -45,7 +45,7 @@ pub(crate) fn append(
         let geometry = geometry.with_affine_type(affine.element_type(program, x));
         let arguments = (x, weight, bias, scale, y, geometry);
         // SAFETY: `x` and `y` have `geometry.elements()` elements; weight and bias have a value per channel
-        // where the geometry says that they exist, and so has `scale`.
+        // if the geometry says that they are present, and so has `scale`.
         return Ok(unsafe { compute(program, &GROUP_NORM_SCALE_RESIDENT, y, arguments) });
     }
     let tail = Tail {
@@ -55,8 +55,8 @@ pub(crate) fn append(
     group_norm_scale_pointwise::append(program, x, affine, geometry, tail)
 }
 
-/// The launch whose blocks keep their rows in shared memory between statistics and normalisation, if it pays
-/// and the device has enough shared memory.
+/// Returns the launch whose blocks keep their rows in shared memory between statistics and normalisation, if
+/// it is worthwhile and the device has enough shared memory.
 fn resident(
     geometry: &NormGeometry,
     dtype: DType,
@@ -77,7 +77,8 @@ mod tests {
             shared_bytes_per_block,
             ..DeviceProperties::NAMED[0].1
         };
-        // 256 rows of 40,000 elements, of which f32 takes 160,012 bytes with the vector it may touch beyond.
+        // 256 rows of 40,000 elements. In f32 a row takes 160,012 bytes, including the vector that the kernel
+        // may touch beyond it.
         let geometry = NormGeometry::new(32, 64, 8, 5000, 1e-5);
         let kept = |dtype, bytes| resident(&geometry, dtype, &with(bytes)).is_some();
         assert!(kept(DType::F32, 227 << 10) && kept(DType::F32, 160_012 + 512));

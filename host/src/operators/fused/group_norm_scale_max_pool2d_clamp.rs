@@ -12,7 +12,7 @@ use crate::spec::MaxPool2dProblem;
 use launch_config::elementwise::Bounds;
 use launch_config::norm::NormGeometry;
 
-/// Plans the kernel behind the statistics of `norm`.
+/// Plans the kernel after the statistics of `norm`.
 pub(crate) fn plan(
     plan: &mut LaunchPlan,
     dtype: DType,
@@ -40,8 +40,8 @@ pub(crate) fn append(
     let family = &GROUP_NORM_SCALE_MAX_POOL2D_CLAMP;
     let y = program.tensor(&pool.output_shape(), program.dtype(x))?;
     let arguments = (x, partials, weight, bias, scale, y, norm, geometry, bounds);
-    // SAFETY: the pool's geometry describes `x` and `y`; the partial results are those of the norm's rows, to
-    // whose channels the planes of `x` belong; weight and bias have a value per channel where the geometry
-    // says that they exist, and so has `scale` where it is there.
+    // SAFETY: the pool's geometry describes `x` and `y`. The partial results are those of the norm's rows, to
+    // whose channels the planes of `x` belong. Weight and bias have a value per channel if the geometry says
+    // that they are present, and so has `scale`, if present.
     Ok(unsafe { compute(program, family, y, arguments) })
 }

@@ -1,4 +1,4 @@
-//! `group_norm` with a scale on either side of it, or a prelu behind it, pointwise functions and residuals.
+//! `group_norm` with a scale before or after it, or a prelu after it, then pointwise functions and residuals.
 
 use kernels_gpu::fused::group_norm_scale_pointwise::{
     GROUP_NORM_SCALE_POINTWISE, GROUP_NORM_SCALE_POINTWISE_RESIDUAL,
@@ -16,13 +16,13 @@ use launch_config::norm::NormGeometry;
 /// The pointwise operations around a norm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tail<'a> {
-    /// Factors of each channel before the norm, whose groups must be single channels then.
+    /// The factors of each channel before the norm, whose groups must then be single channels.
     pub(crate) before: Option<Value>,
-    /// Factors of each channel after the norm, or the slopes of `prelu`.
+    /// The factors of each channel after the norm, or the slopes of `prelu`.
     pub(crate) scale: Option<Value>,
-    /// The prelu's problem, if `scale` has its slopes.
+    /// The problem of the prelu, if `scale` holds its slopes.
     pub(crate) prelu: Option<PreluProblem>,
-    /// Functions and residuals behind them.
+    /// The functions and residuals after scale or prelu.
     pub(crate) list: &'a [ListStep<Value>],
 }
 
@@ -36,7 +36,7 @@ impl Tail<'_> {
     };
 }
 
-/// Plans the statistics of a tensor, and the normalising kernel alone.
+/// Plans the statistics of a tensor and the normalising kernel, without other operations.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, norm: &NormGeometry) -> Result<()> {
     if norm.elements() == 0 {
         return Ok(());
@@ -69,8 +69,8 @@ pub(crate) fn plan_normalising<R: Copy>(
     pointwise::plan(plan, dtype, geometry.elements, rest)
 }
 
-/// Appends `list(norm(x * before[c], weight, bias) * scale[c])`, or a prelu in the place of the scale,
-/// in two kernels: the statistics of `x`, then the rest. Instance norm is a norm with a group per channel.
+/// Appends `list(norm(x * before[c], weight, bias) * scale[c])`, or with a prelu in place of the scale, in
+/// two kernels: the statistics of `x`, then the rest. Instance norm is a norm with one group per channel.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -85,7 +85,7 @@ pub(crate) fn append(
     normalise_and_map(program, &input, tail)
 }
 
-/// Appends the normalising kernel. The statistics may be of the tensor that this one was pooled from.
+/// Appends the normalising kernel. The statistics may belong to the tensor from which `x` was pooled.
 pub(crate) fn normalise_and_map(
     program: &mut ProgramBuilder,
     input: &NormInput,
@@ -108,11 +108,10 @@ pub(crate) fn normalise_and_map(
     let (list, residual, rest) = pointwise::first_list(tail.list);
     let y = if is_spent { x } else { program.tensor_like(x)? };
     let (before, scale) = (tail.before, tail.scale);
-    // SAFETY: `x` and `y`, which may be `x`, have `spatial` elements for each channel of the norm's rows; the
-    // partial results are those of these rows; weight and bias have a value per channel where the geometry
-    // says that they exist, and so have `before`, which is there only if rows are channels, and `scale`,
-    // where they are there, but for a prelu's only slope, for which the geometry's step is 0; a residual has
-    // the shape of `y`.
+    // SAFETY: `x` and `y`, which may be `x`, have `spatial` elements for each channel of the norm's rows, and
+    // the partial results are those of these rows. Weight and bias have a value per channel if the geometry
+    // says that they are present. So have `before`, present only if rows are channels, and `scale`, except
+    // for a single prelu slope, for which the geometry's step is 0. A residual has the shape of `y`.
     let y = unsafe {
         match residual {
             Some(_) => {

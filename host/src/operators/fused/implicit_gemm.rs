@@ -38,13 +38,13 @@ fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
     }
 }
 
-/// The format of operands, where `accurate` is that of accurate f32.
+/// Returns the operand format, where `accurate` is the format of accurate f32.
 fn format(dtype: DType, options: FusedOptions, accurate: OperandFormat) -> OperandFormat {
     let formats = [accurate, OperandFormat::SCALED_F16, OperandFormat::STORED];
     options.precision.pick(dtype, formats)
 }
 
-/// The batch, where the choice may depend on it.
+/// Returns the batch size, if the choice may depend on it.
 fn batch(conv: &ConvGeometry, options: FusedOptions) -> Option<u64> {
     (!options.batch_invariant).then_some(conv.n)
 }
@@ -57,16 +57,16 @@ pub(crate) struct Gemm {
     /// The mainloop of a warp-specialized tile.
     mainloop: Option<MainloopConfig>,
     shape: Option<LaunchShape>,
-    /// Whether all samples are one.
+    /// Whether all samples count as one, so that tiles span samples.
     is_one_sample: bool,
-    /// How results are reduced before they are written, if they are.
+    /// The reduction of results before they are written, if any.
     reduced: Option<ReducedResults>,
 }
 
 impl Gemm {
     /// A convolution with moments for a norm whose rows have `row_channels` channels, and with results pooled
-    /// in non-overlapping `windows`. `strides` are those of an input that is not dense. The search tries
-    /// thousands of tiles.
+    /// in non-overlapping `windows`. `strides` are the strides of an input that is not dense. The search
+    /// tries thousands of tiles.
     ///
     /// # Errors
     /// The rule that the convolution breaks.
@@ -85,8 +85,8 @@ impl Gemm {
         Ok(Self::new(config, options.precision, &device, strides))
     }
 
-    /// A convolution without a norm, with exact infinities and NaN, to an output of this layout where its
-    /// kernels can write it; else NCHW. The bits are the same.
+    /// A convolution without a norm, with exact infinities and NaN. The output has this layout if the kernels
+    /// can write it, else NCHW. The bits are the same.
     ///
     /// # Errors
     /// The rule that the convolution breaks.
@@ -101,7 +101,8 @@ impl Gemm {
         let (device, batch) = (gemm_device(properties), batch(conv, options));
         let format = format(dtype, options, OperandFormat::BF16X3);
         let choose = |epilogue| {
-            // Tiles differ in the order of their sums, and layouts have the same bits in the default.
+            // Tiles differ in the order of their sums. By default both layouts must have the same bits, so
+            // the choice of the tile ignores the layout.
             let decides = match options.batch_invariant {
                 true => EpilogueKind::STORE,
                 false => epilogue,
@@ -138,7 +139,7 @@ impl Gemm {
     }
 
     /// A convolution without a norm that reduces its results before it writes them, to an NCHW output.
-    /// `shuffle` says which filters are phases of a channel.
+    /// `shuffle` tells which filters are phases of a channel.
     ///
     /// # Errors
     /// The rule that the convolution breaks.
@@ -159,8 +160,8 @@ impl Gemm {
         })
     }
 
-    /// A convolution without a norm from NHWC to NHWC of a 16-bit type, in tiles of pixels of several
-    /// samples, where results may depend on the batch.
+    /// A convolution without a norm from NHWC to NHWC of a 16-bit type, in tiles with pixels of several
+    /// samples. Results may depend on the batch.
     ///
     /// # Errors
     /// The rule that the convolution breaks.
@@ -189,7 +190,7 @@ impl Gemm {
         }
     }
 
-    /// The implicit GEMM of `config`, with the loader for the input.
+    /// The implicit GEMM of `config`, with the input's loader.
     fn new(
         config: GemmConfig,
         precision: Precision,
@@ -212,26 +213,26 @@ impl Gemm {
         }
     }
 
-    /// Whether results of a type are stored through this list. Only a store that shuffles, and one of 16
-    /// bits in NHWC, have a residual. The few warps of a warp-specialized tile take about as long for
-    /// exponentials as the launch that they would save; a list with gain and shift saves two.
+    /// Whether the kernels store results of a type through this list. Only a store that shuffles, and a
+    /// 16-bit NHWC store, support a residual. For exponentials, the few warps of a warp-specialized tile take
+    /// about as long as the launch that would be saved; a list with gain and shift saves two.
     /// `docs/tuning.md` has the figures.
     pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
         let (list, rounded) = self.lists(list, dtype);
         let steps = list.functions.steps().iter().take(list.functions.len());
         let exponentials = steps.filter(|step| step.function.has_exponential());
-        // The launch that would apply the list to the output reads it and writes it again.
+        // A separate launch for the list would read the output and write it again.
         let is_shuffled = self.mainloop.is_some() && self.config.geometry.epilogue.is_shuffled();
         let affine = 2 * usize::from(list.is_affine());
         let is_quick = match &self.mainloop {
             Some(_) if self.reduced.is_some() => true,
-            // A list that is applied as rows are written takes longer than a launch, unless that leaves gain
-            // and shift to a further one.
+            // A list that is applied while rows are written takes longer than a launch, unless gain and shift
+            // would need a further launch.
             Some(_) if is_shuffled && list.has_residual() && affine == 0 => false,
             Some(_) => exponentials.count() <= affine,
             None => true,
         };
-        // Not in 16 bits, where a launch moves half the bytes, nor in NHWC: neither was measured.
+        // Excluded: 16-bit types, where a launch moves half the bytes, and NHWC; neither was measured.
         let is_short = |mainloop: &MainloopConfig| dtype == DType::F32 || mainloop.shares_tile();
         let keeps = !list.functions.keeps().is_present()
             || self.writes() == Layout::Nchw && self.mainloop.as_ref().is_none_or(is_short);
@@ -239,7 +240,7 @@ impl Gemm {
             || (is_shuffled || !list.has_residual()) && is_quick && keeps
     }
 
-    /// A list as what is applied to accumulators, and what is applied as results are written.
+    /// Splits a list into the part for accumulators, and the part for results as they are written.
     fn lists(&self, list: &OperandList, dtype: DType) -> (OperandList, RoundedEpilogue) {
         let writes_halves = self.writes() == Layout::Nhwc && dtype != DType::F32;
         match RoundedEpilogue::of(list).filter(|_| writes_halves) {
@@ -248,13 +249,13 @@ impl Gemm {
         }
     }
 
-    /// Plans the launches, and the one that prepares the filters.
+    /// Plans the launches, and the preparation of the filters.
     pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
         self.plan_reformat(plan, dtype)?;
         self.plan_product(plan, dtype)
     }
 
-    /// Plans the launches that reformat the input, if it is not read in place.
+    /// Plans the launches that reformat the input, unless it is read in place.
     fn plan_reformat(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
         let (config, g) = (&self.config, &self.config.geometry);
         let label = label(config, self.precision, dtype);
@@ -267,7 +268,7 @@ impl Gemm {
         Ok(())
     }
 
-    /// Plans the launches behind them, and the one that prepares the filters.
+    /// Plans the launches after the reformat, and the preparation of the filters.
     pub(crate) fn plan_product(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
         let (config, g) = (&self.config, &self.config.geometry);
         let label = label(config, self.precision, dtype);
@@ -291,7 +292,7 @@ impl Gemm {
         };
         launch(plan)?;
         if g.is_converted_in_producer() {
-            // The samples that the optimistic scale does not suit are repeated.
+            // Samples for which the optimistic scale fails are computed again.
             plan.launch(&IMPLICIT_GEMM_RESCALE, &[label], g.rescale_shape())?;
             launch(plan)?;
         }
@@ -303,13 +304,13 @@ impl Gemm {
         &self.config.geometry.conv
     }
 
-    /// The moments of a norm's row of so many channels.
+    /// The number of moments of a norm's row with this number of channels.
     pub(crate) fn moments_of_row(&self, row_channels: u32) -> u64 {
         let sets = row_channels / self.config.geometry.moment_channels;
         (sets * self.config.moment_parts()).into()
     }
 
-    /// The layout of the input: NHWC where it is read in place.
+    /// The layout of the input: NHWC if it is read in place.
     pub(crate) fn reads(&self) -> Layout {
         match self.config.geometry.k_vectors.loader.is_in_place() {
             true => Layout::Nhwc,
@@ -317,7 +318,7 @@ impl Gemm {
         }
     }
 
-    /// The same with channels-last filters read in place, where its tile can.
+    /// Returns the GEMM with channels-last filters read in place, if its tile can.
     pub(crate) fn with_filters_in_place(self) -> Self {
         let config = self.config.with_filters_in_place();
         Self {
@@ -331,7 +332,7 @@ impl Gemm {
         self.config.geometry.filters.is_in_place()
     }
 
-    /// Whether both reformat the same input, and to the same values.
+    /// Whether both reformat the same input to the same values.
     pub(crate) fn reformats_as(&self, other: &Self) -> bool {
         let reformat = [self, other].map(|gemm| gemm.reads() == Layout::Nchw);
         reformat == [true; 2] && self.config.reformats_alike(&other.config)
@@ -342,7 +343,7 @@ impl Gemm {
         self.config.geometry.epilogue.is_shuffled()
     }
 
-    /// Whether tiles hold pixels of several samples.
+    /// Whether tiles have pixels of several samples.
     pub(crate) fn is_one_sample(&self) -> bool {
         self.is_one_sample
     }
@@ -356,7 +357,7 @@ impl Gemm {
     }
 }
 
-/// A number of things, in words.
+/// Formats a number and a noun in singular or plural.
 fn counted(count: u32, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }

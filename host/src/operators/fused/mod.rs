@@ -1,8 +1,8 @@
-//! Several operators in one or two kernels: the values of the composition, without the tensors between.
+//! Several operators in one or two kernels, without tensors between the operators.
 //!
 //! Each file is named after its operators in order, and appends launches that compute their composition.
-//! Numerics, NaN behaviour and errors are those of the operators. Roundings happen in the same places, unless
-//! the function's documentation says otherwise.
+//! Numerics, NaN behaviour and errors are those of the operators. Values are rounded in the same places,
+//! unless the function's documentation says otherwise.
 
 pub(crate) mod clamp_multiply_channel_reduction;
 mod convolved;

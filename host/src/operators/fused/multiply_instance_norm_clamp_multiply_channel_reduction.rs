@@ -11,18 +11,18 @@ use crate::operators::reduction::OfChannels;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::ClampProblem;
 
-/// Plans the kernel behind the statistics.
+/// Plans the kernel after the statistics.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, reduction: &OfChannels) -> Result<()> {
     let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
     let labels = reduction.labels(dtype);
     plan.launch(family, &labels, reduction.geometry.shape())
 }
 
-/// Appends `reduce(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` behind the statistics of `x`,
-/// in one kernel.
+/// Appends `reduce(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` after the statistics of `x`, in one
+/// kernel.
 ///
-/// The first multiplication is folded into the norm, `norm(m x) = m (x - mean) / sqrt(m^2 var + eps)`, which
-/// is exact in real arithmetic for every `m`, zero included; it saves a rounding.
+/// The first multiplication is folded into the norm: `norm(m x) = m (x - mean) / sqrt(m^2 var + eps)`. This
+/// is exact in real arithmetic for every `m`, including zero, and saves a rounding.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     input: &NormInput,
@@ -38,8 +38,8 @@ pub(crate) fn append(
     let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
     let y = reduction.output(program, x)?;
     let arguments = (x, partials, weight, bias, factor, y, norm, geometry, bounds);
-    // SAFETY: both geometries describe `x`, `y` has its shape without channels; the partial results are those
-    // of `x`; weight and bias have a value per channel where the geometry says that they exist, and so has
-    // `factor`.
+    // SAFETY: both geometries describe `x`, and `y` has its shape without channels. The partial results are
+    // those of `x`. Weight and bias have a value per channel if the geometry says that they are present, and
+    // so has `factor`.
     Ok(unsafe { compute(program, family, y, arguments) })
 }

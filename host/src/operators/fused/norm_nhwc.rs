@@ -1,4 +1,4 @@
-//! Group and instance norm of channels-last tensors, with pointwise functions and residuals behind it.
+//! Group and instance norm of channels-last tensors, followed by pointwise functions and residuals.
 
 use kernels_gpu::norm_nhwc::{NORM_NHWC, NORM_NHWC_MOMENTS};
 use launch_config::Refusal;
@@ -22,10 +22,10 @@ pub(crate) struct NormNhwc {
 }
 
 impl NormNhwc {
-    /// Those of `norm`.
+    /// Makes the launches of `norm`.
     ///
     /// # Errors
-    /// That of [`NormNhwcGeometry::statistics`].
+    /// The error of [`NormNhwcGeometry::statistics`].
     pub(crate) fn new(norm: &NormGeometry) -> Result<Self, Refusal> {
         let statistics = NormNhwcGeometry::statistics(norm)?;
         let count = statistics.moments_of_row();
@@ -37,7 +37,7 @@ impl NormNhwc {
         })
     }
 
-    /// Plans them, and the steps of a list.
+    /// Plans the launches of the norm, and the steps of a list.
     pub(crate) fn plan<R: Copy>(
         &self,
         plan: &mut LaunchPlan,
@@ -53,7 +53,7 @@ impl NormNhwc {
         pointwise::plan(plan, dtype, norm.elements(), rest)
     }
 
-    /// Appends them. `x` is channels last, and so are residuals and the result.
+    /// Appends the launches. `x`, residuals and the result are channels-last.
     pub(crate) fn append(
         &self,
         program: &mut ProgramBuilder,
@@ -64,7 +64,7 @@ impl NormNhwc {
         let (kernel, shape) = program.next(&NORM_NHWC_MOMENTS);
         let elements = self.statistics.moment_elements() as usize;
         let moments = program.tensor(&[elements], DType::F32)?;
-        // SAFETY: `x` is channels last and has the norm's elements, `moments` those of the statistics.
+        // SAFETY: `x` is channels-last and has the norm's elements; `moments` has room for the statistics.
         unsafe { program.launch(kernel, shape, (x, moments, self.statistics)) }
         let norm = self.statistics.norm;
         let convolved = Convolved { y: x, moments };
@@ -88,8 +88,8 @@ impl NormNhwc {
             apply,
             operands,
         );
-        // SAFETY: `x`, `y` and a residual are channels last and have the norm's elements; the statistics are
-        // those of its rows; weight and bias have a value per channel where the norm says that they exist.
+        // SAFETY: `x`, `y` and a residual are channels-last and have the norm's elements. The statistics are
+        // those of its rows. Weight and bias have a value per channel if the norm says that they are present.
         let y = unsafe { compute(program, &NORM_NHWC, y, arguments) };
         pointwise::append(program, y, rest)
     }

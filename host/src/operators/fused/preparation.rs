@@ -1,7 +1,7 @@
 //! Prepared parameters: layouts for fused kernels, and folded parameters.
 //!
-//! Parameters that a program keeps are prepared once, for all programs of a model. Parameters that each run
-//! is given are prepared in each run, by launches of the program itself.
+//! Parameters that a program keeps are prepared once, for all programs of a model. Parameters passed to each
+//! run are prepared in each run, by launches of the program itself.
 
 use crate::error::Result;
 use crate::operators::Precision;
@@ -12,17 +12,17 @@ use launch_config::implicit_gemm::GemmTile;
 /// The key of a layer's prepared parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Preparation {
-    /// A norm's weight and bias with the scale behind it.
+    /// A norm's weight and bias, combined with the scale after it.
     FoldedScale,
     /// A batch norm's parameters as a factor and a summand for each channel, in f32.
     FoldedBatchNorm,
-    /// A parameter of arithmetic as a factor and a summand for each channel, in f32, behind those of the
-    /// layers from `first` on.
+    /// A parameter of arithmetic as a factor and a summand for each channel, in f32, combined with those of
+    /// the preceding layers from `first` on.
     FoldedArithmetic { first: usize },
     /// Parameters of the one-launch kernel of a convolution, a norm, a scale, a pool and a clamp.
     OneLaunch(Precision),
-    /// Filters with their channels last. Those of few channels are padded, in a way that the extents of the
-    /// input decide, too.
+    /// Channels-last filters. Filters with few channels are padded; the padding also depends on the input's
+    /// extents.
     ChannelsLast { padded: Option<PadChannelsGeometry> },
     /// Filters and bias of a class of phases of a transposed convolution.
     PhaseFilters { class: usize },
@@ -43,13 +43,13 @@ pub(crate) enum Preparation {
 /// The prepared parameters of a chain, by layer and preparation.
 pub(crate) type Preparations = PreparedParameters<(usize, Preparation)>;
 
-/// Values that `append` computes from `parameters` by the next preparation of the configuration. The first
-/// parameter must be present.
+/// Returns the values that `append` computes from `parameters` by the configuration's next preparation. The
+/// first parameter must be present.
 ///
-/// If the program keeps its parameters, the values are parameters of it as well: if none of the chain's
-/// programs has them yet, a separate program computes them, on the stream of the first parameter. If each run
-/// is given the parameters, the program computes the values in each run. Of a program that is only explained,
-/// nothing is computed.
+/// If the program keeps its parameters, the values become further parameters of it. A separate program
+/// computes them on the stream of the first parameter, unless another program of the chain already has. If
+/// each run gets the parameters, the program computes the values in each run. A program that is only
+/// explained computes nothing.
 pub(crate) fn prepared<const N: usize>(
     program: &mut ProgramBuilder,
     preparations: &Preparations,

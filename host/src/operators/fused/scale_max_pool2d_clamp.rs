@@ -18,8 +18,8 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, pool: &MaxPool2dProblem)
 
 /// Appends `clamp(max_pool2d(x * scale[c]))` in one kernel.
 ///
-/// Each element of a window is scaled, not the window's maximum: under a negative factor the smallest element
-/// wins.
+/// The kernel scales each element of a window, not the window's maximum: with a negative factor the smallest
+/// element wins.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

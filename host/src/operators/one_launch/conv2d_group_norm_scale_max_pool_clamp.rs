@@ -19,7 +19,7 @@ use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry,
 };
 
-/// Convolution, norm, pool and clamp.
+/// The problems of convolution, norm, pool and clamp.
 type Problem2d<'a> = (
     &'a ConvProblem<3>,
     &'a GroupNormProblem,
@@ -37,10 +37,10 @@ pub(crate) struct OneLaunch2d {
 }
 
 impl OneLaunch2d {
-    /// The launch for this problem on this device.
+    /// Chooses the launch for this problem on this device.
     ///
     /// The kernels use clusters and `wgmma`, which only Hopper and the emulator have. A small batch is spread
-    /// over more blocks, so no other kernels are faster for it.
+    /// over more blocks, so this kernel is never slower than others.
     ///
     /// # Errors
     /// A problem or device that the kernels do not support.
@@ -64,7 +64,7 @@ impl OneLaunch2d {
         })
     }
 
-    /// Plans the launch, and the one that prepares its parameters.
+    /// Plans the launch, and the preparation of its parameters.
     pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
         let label = [self.precision.label(dtype)];
         let prepare = &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE;
@@ -81,13 +81,13 @@ impl OneLaunch2d {
         }
     }
 
-    /// Whether several blocks share a half of a sample.
+    /// Whether several blocks share one half of a sample.
     fn is_spread(&self) -> bool {
         self.config.blocks_per_half != 1
     }
 }
 
-/// The configuration in words.
+/// Formats the configuration.
 impl fmt::Display for OneLaunch2d {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let OneLaunch2dConfig {
@@ -110,7 +110,7 @@ fn config(dtype: DType, precision: Precision) -> OneLaunch2dConfig {
     precision.pick(dtype, [Config::F16X2, Config::SCALED_F16, Config::STORED])
 }
 
-/// The prepared parameters: the filters in operand layout, in 32-bit words, and four numbers for each
+/// Returns the prepared parameters: the filters in operand layout, in 32-bit words, and four numbers for each
 /// channel.
 fn prepare(
     program: &mut ProgramBuilder,
@@ -135,16 +135,16 @@ fn prepare(
             weight, bias, gain, shift, factors, operands, channels, geometry,
         );
         let (kernel, shape) = program.next(&CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE);
-        // SAFETY: the geometry is that of these parameters, which exist where it says so; the two outputs
-        // have the sizes that the kernel's config asks for.
+        // SAFETY: the geometry was made for these parameters, which are present if it says so; the two
+        // outputs have the sizes of the kernel's config.
         unsafe { program.launch_moving(kernel, shape, arguments, 0) }
         Ok([operands, channels])
     };
     prepared(program, parameters.preparations, of, known, append)
 }
 
-/// Appends `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch. `choice` belongs to the problem
-/// of `x` and the parameters, whose output has the shape `output`.
+/// Appends `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch. `choice` was made for the
+/// problem of `x` and the parameters, whose output has the shape `output`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -162,7 +162,8 @@ pub(crate) fn append(
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
     };
     let (kernel, shape) = program.next(family);
-    // SAFETY: the geometry is that of `x`, whose output shape `y` has; the parameters were prepared for it.
+    // SAFETY: the geometry was made for `x`, and `y` has its output shape; the parameters were prepared for
+    // it.
     unsafe { program.launch(kernel, shape, arguments) }
     Ok(y)
 }

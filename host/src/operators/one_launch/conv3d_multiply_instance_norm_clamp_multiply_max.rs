@@ -26,15 +26,15 @@ pub(crate) struct OneLaunch3d {
     geometry: OneLaunch3dGeometry,
     precision: Precision,
     on_warpgroups: bool,
-    /// Blocks that share a sample. The results are the same bits for any number.
+    /// The number of blocks that share a sample. The results have the same bits for any number.
     blocks: u32,
     shape: LaunchShape,
-    /// Whether there are enough samples, with a block each, that no other kernels are faster.
+    /// Whether the batch has enough samples, with one block each, that this kernel is the fastest.
     pub(crate) fills: bool,
 }
 
 impl OneLaunch3d {
-    /// The launch for this problem on this device.
+    /// Chooses the launch for this problem on this device.
     ///
     /// # Errors
     /// A problem that the kernel does not support; too little shared memory.
@@ -91,7 +91,7 @@ impl OneLaunch3d {
     }
 }
 
-/// The configuration in words.
+/// Formats the configuration.
 impl fmt::Display for OneLaunch3d {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = match self.on_warpgroups {
@@ -102,7 +102,7 @@ impl fmt::Display for OneLaunch3d {
     }
 }
 
-/// Appends `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)` in one launch. `choice` belongs to the
+/// Appends `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)` in one launch. `choice` was made for the
 /// problem of `x` and the parameters, whose output has the shape `output`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -120,8 +120,8 @@ pub(crate) fn append(
     } else {
         program.next(&CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX)
     };
-    // SAFETY: the geometry is that of all these values; there is a bias where it says so; the grid has as
-    // many blocks for each sample as the kernel has in a cluster.
+    // SAFETY: the geometry was made for all these values; there is a bias if it says so; the grid has as many
+    // blocks for each sample as the kernel has in a cluster.
     unsafe { program.launch(kernel, shape, arguments) }
     Ok(y)
 }

@@ -11,8 +11,8 @@ use crate::device::{DType, Order};
 use crate::error::Result;
 
 impl ProgramBuilder {
-    /// `x`, or where it is not dense a copy that is, by the next launch of the configuration. A value is
-    /// copied once.
+    /// Returns `x` if it is dense, else a dense copy, made by the next launch of the configuration. A value
+    /// is copied only once.
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).
@@ -29,8 +29,8 @@ impl ProgramBuilder {
         }
     }
 
-    /// `x`, or where it does not lie densely in this layout a copy that does, by the next launches of the
-    /// configuration. A value is copied once.
+    /// Returns `x` if it is dense in this layout, else a copy that is, made by the next launches of the
+    /// configuration. A value is copied only once.
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).
@@ -41,7 +41,7 @@ impl ProgramBuilder {
         let wanted = Order::of_layout(shape, layout)?;
         match (&wanted, nhwc) {
             _ if *order == wanted => return Ok(x),
-            // NHWC of one channel or one position is NCHW, too.
+            // NHWC with one channel or one position is also NCHW.
             (Order::Dense, _) => return self.in_order(x),
             (_, Some(copy)) => return Ok(*copy),
             (_, None) => {}
@@ -54,8 +54,8 @@ impl ProgramBuilder {
         Ok(y)
     }
 
-    /// `x`, which is dense, as `dtype`: a copy, in front of the next launch of the configuration, where it
-    /// has another type.
+    /// Returns `x`, which is dense, as `dtype`. If the type differs, a copy is made before the next launch of
+    /// the configuration.
     ///
     /// # Errors
     /// [`Error::TooManyBlocks`]
@@ -82,8 +82,8 @@ impl ProgramBuilder {
         self.copied_as(x, &order, dtype, &shape, Order::Dense)
     }
 
-    /// Appends the launch that copies `x`, as it is `seen` in an order of its own memory, row-major to the
-    /// memory of a tensor of as many elements that has this type, shape and order.
+    /// Appends a launch that copies `x`. The source is the memory of `x`, read in the order `seen`; the
+    /// target is the memory of a new tensor with this type, shape and order, written row by row.
     pub(crate) fn copied_as(
         &mut self,
         x: Value,
@@ -95,14 +95,14 @@ impl ProgramBuilder {
         let geometry = copy_geometry(seen, shape.iter().product())?;
         let y = self.tensor_as(shape, dtype, order)?;
         let (kernel, shape) = self.next(&COPY_STRIDED);
-        // SAFETY: `seen` is an order of what `x` has in memory, which thus has what the geometry says; `y`
+        // SAFETY: `seen` is an order of the memory of `x`, which therefore has the geometry's elements; `y`
         // has as many elements.
         unsafe { self.launch(kernel, shape, (x, y, geometry)) };
         Ok(y)
     }
 }
 
-/// Plans the launches that lay a tensor of this shape and order out densely in `layout`, which it is not.
+/// Plans the launches that make a tensor of this shape and order dense in `layout`, which it is not yet.
 ///
 /// # Errors
 /// [`TooManyBlocks`](crate::Error::TooManyBlocks)
@@ -112,7 +112,7 @@ pub(crate) fn plan_reformat(
     layout: Layout,
     dtype: DType,
 ) -> Result<()> {
-    // The length is that of dense tensors alone.
+    // The length matters for dense tensors only.
     if *order != Order::Dense {
         plan_copy(plan, order, 0, [dtype; 2])?;
     }
@@ -122,7 +122,7 @@ pub(crate) fn plan_reformat(
     }
 }
 
-/// The order of a dense NCHW tensor that is seen with its channels as the last axis.
+/// Returns the order of a dense NCHW tensor whose channels are listed as the last axis.
 fn with_channels_last(shape: &[usize]) -> Result<Order> {
     let last = shape.len() - 1;
     let mut seen = shape.to_vec();
@@ -131,13 +131,13 @@ fn with_channels_last(shape: &[usize]) -> Result<Order> {
     Order::of_axes(&seen, &axes)
 }
 
-/// The copy of a dense tensor of so many samples, channels and pixels that lays it out channels last.
+/// Returns the copy of a dense tensor with these samples, channels and pixels to channels-last.
 pub(crate) fn channels_last(extents: [usize; 3]) -> Result<CopyGeometry> {
     copy_geometry(&with_channels_last(&extents)?, 0)
 }
 
-/// Plans the launch that copies a tensor of layout `order`, and of `len` elements if it is dense, from the
-/// first of two element types to the second.
+/// Plans the launch that copies a tensor of layout `order` from the first of two element types to the second.
+/// `len` is the number of elements of a dense tensor.
 ///
 /// # Errors
 /// [`TooManyBlocks`](crate::Error::TooManyBlocks)
@@ -151,7 +151,7 @@ pub(crate) fn plan_copy(
     plan.launch(&COPY_STRIDED, &labels, copy_geometry(order, len)?.shape())
 }
 
-/// Plans the launch that copies a dense tensor of so many elements.
+/// Plans the launch that copies a dense tensor of `len` elements.
 ///
 /// # Errors
 /// [`TooManyBlocks`](crate::Error::TooManyBlocks)
@@ -159,7 +159,7 @@ pub(crate) fn plan_dense_copy(plan: &mut LaunchPlan, dtype: DType, len: usize) -
     plan_copy(plan, &Order::Dense, len, [dtype; 2])
 }
 
-/// The copy of a tensor of layout `order`, and of `len` elements if it is dense.
+/// Returns the copy of a tensor of layout `order`. `len` is the number of elements of a dense tensor.
 fn copy_geometry(order: &Order, len: usize) -> Result<CopyGeometry> {
     Ok(match order {
         Order::Dense => CopyGeometry::new(&Collapsed::new(&[len], &[1])?, true),

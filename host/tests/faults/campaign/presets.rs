@@ -1,4 +1,4 @@
-//! The presets, by all that there is for a plan.
+//! The presets, with every use of a plan.
 
 use convfuse::graph::Chain;
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
@@ -9,7 +9,7 @@ use ndarray::{ArrayD, IxDyn};
 use super::{ALL, Part, Program, Results, Runs, every_call_in, peer};
 use crate::driver::{folder, scripted};
 
-/// A preset on inputs of a shape.
+/// A preset with inputs of a shape.
 fn preset(name: &'static str, number: u32, shape: &'static [usize], kind: u32) -> Program {
     let chain = match number {
         79 => KernelBench79::default().chain(),
@@ -25,7 +25,7 @@ fn preset(name: &'static str, number: u32, shape: &'static [usize], kind: u32) -
     }
 }
 
-/// Opens the device, and uses what there is: copies both ways, a plan, a single run, timing, a graph.
+/// Opens the device and uses everything: copies in both directions, a plan, a single run, timing, a graph.
 fn run(chain: &Chain, shape: &[usize], part: Part, ordinal: u32) -> Results {
     let device = Device::gpu(ordinal)?;
     let (home, other) = (device.stream()?, device.stream()?);
@@ -100,7 +100,7 @@ fn every_call_may_fail_without_pools() {
     scripted(|script| every_call_in(script, &program));
 }
 
-/// On devices that find what their linker made before.
+/// The devices find machine code that their linker made before.
 #[test]
 fn every_call_may_fail_with_kernels_that_were_kept() {
     scripted(|script| {

@@ -1,5 +1,4 @@
-//! What else a program may do with a device: memory of others, captures of others, arrays in chunks, several
-//! devices.
+//! Further uses of a device: foreign memory, foreign captures, arrays in chunks, several devices.
 
 use std::sync::LazyLock;
 
@@ -13,22 +12,21 @@ use super::{ALL, Part, Program, Results, every_call_in, peer};
 use crate::driver::{Driver, scripted};
 use crate::things::captured;
 
-/// Of one chunk, and of five, the last of which is shorter.
+/// A batch of one chunk, and a batch of five, the last of which is shorter.
 const SMALL: [usize; 4] = [4, 2, 5, 6];
 const LARGE: [usize; 4] = [21, 2, 100, 110];
 
-/// The same memory as a tensor of somebody else's, on a stream of somebody else's.
+/// The same memory as a foreign tensor, on a foreign stream.
 fn lent(tensor: &Tensor, strides: Option<&[isize]>) -> Result<Tensor> {
     let device = tensor.device().clone();
-    // SAFETY: the tensor keeps the stream; both go with what is lent.
+    // SAFETY: the tensor keeps the stream, and both live as long as the lent tensor.
     let stream = unsafe { Stream::from_raw(&device, tensor.stream().as_raw()?)? };
     let (pointer, owner) = (tensor.as_raw()?, Box::new(tensor.clone()));
-    // SAFETY: the strides lead to the tensor's own elements; what is written is written in the stream's
-    // order.
+    // SAFETY: the strides stay inside the tensor's elements, and all writes are in the stream's order.
     unsafe { Tensor::from_raw_parts(&stream, pointer, tensor.shape(), strides, DType::F32, owner) }
 }
 
-/// Without parameters, and with some.
+/// A chain without parameters, and one with parameters.
 fn chains() -> [Chain; 2] {
     let clamp = || Layer::clamp(0.25, 0.75);
     let clamps = Chain::new(2, [clamp()]).expect("a chain");
@@ -36,7 +34,7 @@ fn chains() -> [Chain; 2] {
     [clamps, scales.expect("a chain")]
 }
 
-/// Memory and streams of others, captures of others, and tensors between devices.
+/// Uses foreign memory and streams, foreign captures, and copies between devices.
 fn borrowed(part: Part, ordinal: u32) -> Results {
     let [device, peer] = [Device::gpu(ordinal)?, Device::gpu(peer(ordinal))?];
     let (home, other, away) = (device.stream()?, device.stream()?, peer.stream()?);
@@ -46,7 +44,7 @@ fn borrowed(part: Part, ordinal: u32) -> Results {
     let replicas = Replicas::new(&model, &[device.clone(), peer.clone()])?;
     let (options, x) = (Options::default(), data::fill(1, IxDyn(&SMALL)));
     let x = Tensor::from_array(&other, &x)?;
-    // Channels-last, of the same elements.
+    // A channels-last view of the same elements.
     let by_channels = lent(&x, Some(&[60, 1, 12, 2]))?;
     let mut plan = model.plan(x.stream(), &SMALL, &options)?;
     let mut by_channels_plan = model.plan_for(&home, &by_channels, &options)?;
@@ -57,7 +55,7 @@ fn borrowed(part: Part, ordinal: u32) -> Results {
         return Ok(Vec::new());
     }
     let mut results = Vec::new();
-    // Two outputs in turn, both in memory of others.
+    // Two outputs in turn, both in foreign memory.
     for _ in 0..2 {
         let made = plan.output()?;
         let mut y = lent(&made, None)?;
@@ -72,14 +70,14 @@ fn borrowed(part: Part, ordinal: u32) -> Results {
     graph.replay()?;
     results.push(graph.output().to_array()?);
     let mut y = scaling.output()?;
-    // In a capture of the program's own a plan runs, and goes.
+    // A plan runs in a capture of the program's own, and is dropped there.
     captured(&other, || {
         let executed = scaling.execute(&x, &mut y);
         drop(scaling);
         executed
     })?;
     drop((graph, y));
-    // To another device and back.
+    // A copy to another device and back.
     let there = x.to(&away)?;
     let y = replicas.models()[1].forward(&there)?;
     results.push(y.to(&home)?.to_array()?);
@@ -96,14 +94,15 @@ fn borrowed(part: Part, ordinal: u32) -> Results {
     Ok(results)
 }
 
-/// The array that goes in chunks, and its result; the program runs hundreds of times.
+/// The array that goes in chunks, and its result. They are cached, because the program runs hundreds of
+/// times.
 static VALUES: LazyLock<(ArrayD<f32>, ArrayD<f32>)> = LazyLock::new(|| {
     let values: ArrayD<f32> = data::fill(2, IxDyn(&LARGE));
     let clamped = values.mapv(|value| value.clamp(0.25, 0.75));
     (values, clamped)
 });
 
-/// Arrays of the host, in chunks, on one device and on two.
+/// Sends host arrays in chunks through one device, and through two.
 fn arrays(part: Part, ordinal: u32) -> Results {
     let [device, peer] = [Device::gpu(ordinal)?, Device::gpu(peer(ordinal))?];
     let home = device.stream()?;
@@ -133,7 +132,7 @@ fn arrays(part: Part, ordinal: u32) -> Results {
     Ok(results)
 }
 
-/// In a child whose one thread of rayon's pool calls in one order.
+/// Runs the campaign in a child whose rayon pool has one thread, so that calls have one order.
 fn every_call(
     script: Driver,
     name: &'static str,

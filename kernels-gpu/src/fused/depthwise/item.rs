@@ -1,4 +1,4 @@
-//! An item: where it lies, and its sums.
+//! An item: its position, and its sums.
 
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
@@ -21,13 +21,12 @@ pub(super) struct Item {
     pub(super) q: u32,
     /// Whether the lane has a column of the output.
     pub(super) is_column: bool,
-    /// Slice, row and column of the padded input that the first tap meets, less the padding: below zero,
-    /// wrapped, in the padding.
+    /// Slice, row and column of the input that the first tap meets. In the padding before the input they are
+    /// below zero, wrapped.
     pub(super) d: u32,
     pub(super) h: u32,
     pub(super) w: u32,
-    /// Whether no lane meets padding in front of or behind slices and rows, and whether none does beside
-    /// columns.
+    /// Whether no lane meets padding along slices and rows, and whether no lane meets padding along columns.
     pub(super) rows_inside: bool,
     pub(super) columns_inside: bool,
 }
@@ -45,8 +44,8 @@ impl Item {
         let d = (z * conv.stride_d).wrapping_sub(conv.pad_d);
         let h = (p * conv.stride_h).wrapping_sub(conv.pad_h);
         let first_w = (first_q * conv.stride_w).wrapping_sub(conv.pad_w);
-        // Beyond the first element of all lanes, the last one of any, along each axis. What is in front of
-        // the input wrapped, and so is behind it, too.
+        // The distance from the first element of all lanes to the last one of any lane, along each axis. An
+        // element in front of the input has wrapped, so it also counts as behind the input.
         let reach = |steps: u32, stride: u32, taps: u32, dilation: u32| {
             let taps = (taps - 1).saturating_mul(dilation);
             steps.saturating_mul(stride).saturating_add(taps)
@@ -75,11 +74,11 @@ impl Item {
     }
 }
 
-/// The lane's sums for an item that touches no padding, but perhaps beside columns.
+/// Computes the lane's sums for an item that touches no padding, except perhaps beside columns.
 ///
 /// # Safety
-/// The item is one of the plane `x`, with rows inside, and with columns inside if `COLUMNS_INSIDE`; `filter`
-/// has all taps.
+/// The item is in the plane `x`, with rows inside, and with columns inside if `COLUMNS_INSIDE`; `filter` has
+/// all taps.
 #[inline(always)]
 pub(super) unsafe fn convolve_inner<T: Storage, const COLUMNS_INSIDE: bool>(
     x: Global<T>,
@@ -119,7 +118,7 @@ pub(super) unsafe fn convolve_inner<T: Storage, const COLUMNS_INSIDE: bool>(
     sums
 }
 
-/// The same for an item that may touch padding.
+/// Computes the lane's sums for an item that may touch padding.
 ///
 /// # Safety
 /// `x` is the item's plane and has an element; `filter` has all taps.

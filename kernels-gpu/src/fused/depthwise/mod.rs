@@ -28,7 +28,7 @@
 //!     moments += moments of the rows of `sum` that are in the output
 //!     with a pool: largest = max of sign * sum, down the rows of a window in registers
 //!                  largest = max over the window's columns, by shuffles
-//!                  y[window] = sign * largest                  # sign = -1 where norm and scale reverse the order
+//!                  y[window] = sign * largest             # sign = -1 where norm and scale reverse the order
 //!     without one: y[row i][column] = the epilogue's list of sum[i]
 //! moments of the block: combined over lanes, then, after a barrier, over warps
 //! ```
@@ -80,10 +80,10 @@ shared_array! {
 /// extremum of each window, once.
 ///
 /// # Safety
-/// The tensors are as large as the geometry says; `y` and `moments` are apart from the others and
-/// `moments` starts on 16 bytes; `bias` is read only where the geometry has one, `norm_weight` where it
-/// is not null, both like `scale` with a value for each channel, and the latter two only where outputs are
-/// pooled; planes have less than 2^31 elements.
+/// The tensors are as large as the geometry says. `y` and `moments` do not overlap the other tensors, and
+/// `moments` is 16-byte aligned. `bias`, `norm_weight` and `scale` have a value for each channel. `bias` is
+/// read only if the geometry has one, `norm_weight` and `scale` only if outputs are pooled, and `norm_weight`
+/// only if it is not null. Planes have less than 2^31 elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn depthwise<T: Storage>(
     x: *const T,
@@ -99,11 +99,12 @@ pub unsafe fn depthwise<T: Storage>(
     convolve(tensors, (norm_weight, scale), moments, g, None);
 }
 
-/// The same without a norm: batch norm, functions and a residual are applied before results are written.
+/// The depthwise convolution without a norm. Batch norm, functions and a residual are applied before results
+/// are written.
 ///
 /// # Safety
 /// As for [`fn@depthwise`]; nothing is pooled. `gain` and `shift` have a value for each channel if the
-/// epilogue has them, and `residual` has one for each output if the list has it, and does not overlap `y`.
+/// epilogue uses them. `residual` has a value for each output if the list uses it, and does not overlap `y`.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn depthwise_list<T: Storage>(
     x: *const T,
@@ -145,7 +146,7 @@ unsafe fn convolve<T: Storage>(
     let (_, channel) = div_rem(plane, channels);
     let channel = channel as usize;
     let (plane, block_in_plane) = (plane as usize, block_in_plane as usize);
-    // With one filter to a channel, planes of input and output have the same number.
+    // With one filter to a channel, a plane has the same index in input and output.
     let inputs = conv.input_pixels() as usize;
     let x = Global::new(x, planes * inputs).slice(plane * inputs, inputs);
     let outputs = if store.is_none() && g.pool_h > 0 {
@@ -189,7 +190,7 @@ unsafe fn convolve<T: Storage>(
             (true, false) => convolve_inner::<T, false>(x, filter, g, &place),
             (false, _) => convolve_edge(x, filter, g, &place),
         };
-        // Rounded to the storage type: moments are those of the values that the norm reads.
+        // The norm reads values rounded to the storage type, so moments are of rounded values.
         unroll!(4, |i| {
             let mut pair = [sums[2 * i] + bias, sums[2 * i + 1] + bias];
             if let (Some(store), Some(map)) = (store, map) {

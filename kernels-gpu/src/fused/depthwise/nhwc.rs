@@ -3,7 +3,7 @@
 //! # Idea
 //! The outputs of a pixel need as many products of each channel as a filter has taps, and memory should still
 //! be the limit. Lanes are neighbouring vectors of four channels first, then neighbouring runs of outputs, so
-//! a warp's loads and stores are whole sectors. What is executed besides the FMAs is kept low:
+//! a warp's loads and stores are whole sectors. Few instructions besides the FMAs are executed:
 //!
 //! 1. A thread computes a *run* of outputs of a row. A vector of the filter is loaded once for all of them.
 //! 2. Where columns of the filter are side by side, the inputs of a run overlap. The thread holds a *window*
@@ -65,10 +65,10 @@ const LISTED: usize = 4;
 /// *Traffic*: the input about once, the residual and each output once.
 ///
 /// # Safety
-/// `x`, `y` and, if the list has it, `residual` are channels last, start on 16 bytes and are as large as the
-/// geometry says; `y` is apart from the others. `weight` has the taps of each channel side by side. `bias`
-/// has a value for each channel if the geometry has one, `gain` and `shift` if the epilogue has them, and the
-/// norm's tensors if there is a norm, and as far as it has them; then the epilogue has no gain and shift.
+/// `x`, `y` and, if the list has it, `residual` are channels last, 16-byte aligned and as large as the
+/// geometry says; `y` does not overlap the others. `weight` has the taps of each channel side by side. `bias`
+/// has a value for each channel if the geometry has one, `gain` and `shift` if the epilogue uses them, and
+/// each tensor of the norm if there is a norm that has it. With a norm the epilogue has no gain and shift.
 /// Input and output have less than 2^31 pixels a sample.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn depthwise_nhwc<T: Storage>(
@@ -144,21 +144,21 @@ pub unsafe fn depthwise_nhwc<T: Storage>(
     }
 }
 
-/// Elements between rows of shared memory, of which each has a value for each channel of the block.
+/// Returns the elements between rows of shared memory. A row has a value for each channel of the block.
 #[inline(always)]
 fn pitch(g: &NhwcGeometry) -> u32 {
     g.blocks.block_vectors * VECTOR_ELEMENTS as u32
 }
 
-/// In place of a stride: inputs are loaded for each tap.
+/// The `STRIDE` of runs whose inputs are loaded for each tap.
 const LOADED: usize = 0;
 
-/// The sums of a run, for columns of the output that are `STRIDE` columns of the input apart where columns of
-/// the filter are side by side, and for any others if that is [`LOADED`]. Those beyond the run are of other
+/// Computes the sums of a run. Columns of the output are `STRIDE` columns of the input apart, and columns of
+/// the filter are side by side; [`LOADED`] stands for all other runs. Sums beyond the run are of other
 /// inputs, or of none.
 ///
 /// # Safety
-/// `x` is the input, `filter` begins with the thread's channels, and `run` is one of the thread's.
+/// `x` is the input, `filter` begins with the thread's channels, and `run` is one of the thread's runs.
 #[inline(always)]
 unsafe fn convolve<T: Storage, const STRIDE: usize>(
     x: Global<T>,
@@ -235,7 +235,7 @@ unsafe fn convolve<T: Storage, const STRIDE: usize>(
     sums
 }
 
-/// `sums` and the products of values and factors, channel by channel.
+/// Returns `sums` plus the products of values and factors, channel by channel.
 #[inline(always)]
 fn and_products(mut sums: Vector, values: Vector, factors: Vector) -> Vector {
     unroll!(4, |c| {
@@ -244,7 +244,7 @@ fn and_products(mut sums: Vector, values: Vector, factors: Vector) -> Vector {
     sums
 }
 
-/// Writes what the epilogue and its list make of a run's sums.
+/// Applies the epilogue and its list to a run's sums, and writes the results.
 ///
 /// # Safety
 /// As for [`fn@depthwise_nhwc`] and [`convolve`].
@@ -285,7 +285,7 @@ unsafe fn write<T: Storage>(
         });
         return;
     }
-    // Some outputs after the others: the list's code is written out for every value.
+    // A few outputs at a time: the list's code is written out for every value.
     let mut first = 0;
     while first < run.len {
         opaque::not_unrolled();

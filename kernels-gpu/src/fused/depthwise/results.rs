@@ -1,4 +1,4 @@
-//! What is written of an item: its rows, or their windows' extrema.
+//! The output of an item: its rows, or the extrema of their windows.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, math, opaque, thread, warp};
@@ -14,8 +14,8 @@ use crate::parts::unroll::unroll;
 /// Writes the lane's first `rows` sums to the output plane `y`.
 ///
 /// # Safety
-/// Where `rows` is not 0 the lane has a column, and `rows` rows of it, from the item's first on, are in the
-/// output.
+/// If `rows` is not 0, the lane has a column, and its first `rows` rows, from the item's first one on, are in
+/// the output.
 #[inline(always)]
 pub(super) unsafe fn write_rows<T: Storage>(
     y: GlobalMut<T>,
@@ -34,7 +34,7 @@ pub(super) unsafe fn write_rows<T: Storage>(
     });
 }
 
-/// The list's results for the lane's first `rows` sums, which are rounded. `residual` is that of the plane.
+/// Applies the list to the lane's first `rows` sums, which are rounded. `residual` is the plane's residual.
 ///
 /// # Safety
 /// As for [`write_rows`].
@@ -71,17 +71,17 @@ pub(super) unsafe fn listed<T: Storage>(
     sums
 }
 
-/// The window that a lane is at.
+/// The pooling window that a lane reduces.
 struct Window {
-    /// Its row in the pooled output.
+    /// The window's row in the pooled output.
     p: u32,
-    /// How many of its rows have been seen, and the largest of their values in this column.
+    /// The number of its rows seen so far, and the largest of their values in this column.
     rows: u32,
     largest: f32,
 }
 
 impl Window {
-    /// Starts with the next one.
+    /// Starts the next window.
     #[inline(always)]
     fn go_on(&mut self) {
         self.p = self.p.wrapping_add(1);
@@ -117,7 +117,7 @@ pub(super) unsafe fn write_windows<T: Storage>(
     unroll!(8, |i| {
         window.largest = math::max_nan(window.largest, sign * sums[i]);
         window.rows += 1;
-        // The same in all lanes, and so is all that it depends on.
+        // The condition is uniform over the warp, as are all values that it depends on.
         if window.rows == g.pool_h {
             let of_column = window.largest;
             let mut column = 1;

@@ -8,10 +8,10 @@
 //!    *segment*. Lanes are neighbouring pairs first, then neighbouring runs, so a warp's loads and stores are
 //!    whole sectors.
 //! 2. Sums *roll*: a row of the input is loaded and converted once, and is multiplied for all rows of the
-//!    output whose windows have it. Of `R` rows of the filter and stride `S` these are `ceil(R / S)`. When
-//!    the sums of a row are complete, those of the next one take their place.
+//!    output whose windows contain it: `ceil(R / S)` rows, for `R` rows of the filter and stride `S`. When
+//!    the sums of a row are complete, the sums of the next one take their place.
 //! 3. The next row of the input is in flight while a row is multiplied. It is kept as it was loaded. The taps
-//!    of the pair stay in registers, too, if they are no more than 25.
+//!    of the pair stay in registers, too, if there are no more than 25.
 //!
 //! ```text
 //! a block has items (a run of a segment of a sample), and up to 64 pairs of channels
@@ -52,7 +52,7 @@ use crate::parts::store::{GainAndShift, StoreEpilogue};
 use crate::parts::unroll::unroll;
 use output::Output;
 
-/// The most rows and columns of a filter, and of one whose taps stay in registers.
+/// The most rows and columns of a filter, and of a filter whose taps stay in registers.
 const MAX_FILTER: usize = 7;
 const MAX_KEPT_FILTER: usize = 5;
 
@@ -65,7 +65,7 @@ type Taps = [[[f32; 2]; MAX_KEPT_FILTER]; MAX_KEPT_FILTER];
 /// Values of a run.
 type RunValues = [[f32; 2]; RUN];
 
-/// Sums of the rows of the output that are in flight, of which the newest comes first.
+/// Sums of the rows of the output that are in flight, the newest row first.
 type Sums = [RunValues; MAX_FILTER];
 
 const _: () = assert!(RUN == 4 && MAX_INPUTS == 11 && PAIR == 2);
@@ -80,11 +80,12 @@ const _: () = assert!(RUN == 4 && MAX_INPUTS == 11 && PAIR == 2);
 /// output once.
 ///
 /// # Safety
-/// `x`, `y` and, if `rounded` adds it, `residual` are channels last, start on 16 bytes and are as large as
-/// the geometry says, whose filters and strides are these; `y` is apart from the others. `weight` has the
-/// taps of each channel side by side. `bias` has a value for each channel if the geometry has one, `gain` and
-/// `shift` if the epilogue has them, and the norm's tensors if there is a norm, and as far as it has them;
-/// then the epilogue has no gain and shift. Input and output have less than 2^31 pixels a sample.
+/// `x`, `y` and, if `rounded` adds it, `residual` are channels last, 16-byte aligned and as large as the
+/// geometry says; `y` does not overlap the others. The geometry has filters of `R` rows and columns and the
+/// stride `STRIDE`. `weight` has the taps of each channel side by side. `bias` has a value for each channel
+/// if the geometry has one, `gain` and `shift` if the epilogue uses them, and each tensor of the norm if
+/// there is a norm that has it. With a norm the epilogue has no gain and shift. Input and output have less
+/// than 2^31 pixels a sample.
 #[kernel(
     instances(R: [3, 5], STRIDE: [1, 2], T: [f32, f16, bf16]),
     instances(R: [7], STRIDE: [1], T: [f32, f16, bf16]),
@@ -115,7 +116,7 @@ pub unsafe fn depthwise_nhwc_rolling<T: Pair, const R: usize, const STRIDE: usiz
     let place = Place::of::<STRIDE>(g);
     let inputs = conv.n as usize * conv.input_pixels() as usize * channels as usize;
     let mut input = Input::of::<R, STRIDE>(Global::new(x, inputs), g, &place);
-    // In flight while the filters are.
+    // The first row is in flight while the filters are.
     let mut row = input.next_row::<R, STRIDE>();
 
     let of_channels = StoreEpilogue {
@@ -159,11 +160,11 @@ pub unsafe fn depthwise_nhwc_rolling<T: Pair, const R: usize, const STRIDE: usiz
     };
     let taps = output.taps::<R>();
 
-    // Rows of the output whose sums are in flight beside those of the newest one.
+    // Rows of the output whose sums are in flight in addition to the newest row.
     let in_flight = R.div_ceil(STRIDE) as u32 - 1;
     let mut sums: Sums = [[[0.0; 2]; RUN]; MAX_FILTER];
     let mut begun = 0;
-    // No way out in between, in front of which the compiler would keep a row that is not multiplied yet.
+    // There is no early exit: in front of one, the compiler would keep a row that is not multiplied yet.
     while begun < place.rows + in_flight {
         opaque::not_unrolled();
         let is_complete = begun >= in_flight;
@@ -182,8 +183,9 @@ pub unsafe fn depthwise_nhwc_rolling<T: Pair, const R: usize, const STRIDE: usiz
     }
 }
 
-/// Adds the products of a row of the input to the sums. `PHASE` is the row's number behind the start of the
-/// windows of the newest row of the output. A row of `PHASE` 0 begins them, and the others move on by one.
+/// Adds the products of a row of the input to the sums. `PHASE` is the row's distance from the start of the
+/// windows of the newest output row. A row of `PHASE` 0 begins the sums of a new output row, and the other
+/// sums move on by one.
 #[inline(always)]
 unsafe fn accumulate<T: Pair, const R: usize, const STRIDE: usize, const PHASE: usize>(
     sums: &mut Sums,
@@ -233,8 +235,8 @@ unsafe fn accumulate<T: Pair, const R: usize, const STRIDE: usize, const PHASE: 
     }
 }
 
-/// Adds the products of an input and a tap of column `s` to the sums of output `i` of age `age`. Those of the
-/// oldest come first, whose place the next ones take.
+/// Adds the products of an input and a tap of column `s` to the sums of output `i` of age `age`. The oldest
+/// sums come first, because the next ones take their place.
 #[inline(always)]
 fn add<const PHASE: usize>(
     sums: &mut Sums,
@@ -260,7 +262,8 @@ const fn inputs(filter: usize, stride: usize) -> usize {
 
 /// The item and the channels of a thread.
 struct Place {
-    /// The block's first channel, the thread's first among the block's, and that itself.
+    /// The block's first channel; the thread's first channel among the block's channels, and among all
+    /// channels.
     first_channel: u32,
     of_block: u32,
     channel: u32,
@@ -269,13 +272,14 @@ struct Place {
     p: u32,
     q: u32,
     rows: u32,
-    /// Those of the input that their windows begin with: below zero, wrapped, in the padding.
+    /// The first row and column of the input in their windows. In the padding before the input they are below
+    /// zero, wrapped.
     h: u32,
     w: u32,
 }
 
 impl Place {
-    /// Of the thread that is asking.
+    /// Returns the place of the calling thread.
     ///
     /// # Safety
     /// The launch is `g.shape()`.
@@ -308,7 +312,7 @@ impl Place {
         }
     }
 
-    /// The element of the output that the thread begins with.
+    /// Returns the element of the output at which the thread begins.
     #[inline(always)]
     fn output_offset(&self, g: &RollingGeometry) -> usize {
         let conv = &g.conv;
@@ -322,14 +326,14 @@ impl Place {
 struct Input<T> {
     x: Global<T>,
     channels: u32,
-    /// The next row, and the one behind the last that is not padding or of no window.
+    /// The next row, and the end of the rows that are in the image and in a window.
     row: u32,
     end: u32,
     row_elements: usize,
-    /// The element that the next row begins with: below zero, wrapped, in the padding.
+    /// The first element of the next row. In the padding before the input it is below zero, wrapped.
     offset: usize,
-    /// Which inputs of a row are columns of the image, a bit for each, and behind them which outputs of the
-    /// run are columns of the output.
+    /// One bit for each input of a row: whether it is a column of the image. Behind them, one bit for each
+    /// output of the run: whether it is a column of the output.
     columns: u32,
 }
 
@@ -341,7 +345,7 @@ impl<T: Pair> Input<T> {
         place: &Place,
     ) -> Self {
         let conv = &g.conv;
-        // Less than 2^31 both: signs are those of the numbers before they have wrapped.
+        // Both have magnitudes below 2^31, so the sign is that of the number before it wrapped.
         let (h, w) = (
             place.h.cast_signed() as isize,
             place.w.cast_signed() as isize,
@@ -360,7 +364,8 @@ impl<T: Pair> Input<T> {
                 columns |= 1 << (MAX_INPUTS + i);
             }
         });
-        // Behind the last row of the input in a window: above the image, wrapped, for windows in the padding.
+        // The end of the rows of the input in a window. For windows in the padding it is above the image,
+        // wrapped.
         let rows = STRIDE as u32 * place.rows + R as u32 - STRIDE as u32;
         let last = place.h.wrapping_add(rows).cast_signed().max(0);
         Self {
@@ -379,10 +384,10 @@ impl<T: Pair> Input<T> {
         }
     }
 
-    /// Loads the next row, and goes on to the one behind it.
+    /// Loads the next row, and advances to the row behind it.
     ///
     /// # Safety
-    /// The tensor has what the geometry says, and its values do not change.
+    /// The tensor is as large as the geometry says, and its values do not change.
     #[inline(always)]
     unsafe fn next_row<const R: usize, const STRIDE: usize>(&mut self) -> [T::Raw; MAX_INPUTS] {
         let columns = if self.row < self.end { self.columns } else { 0 };

@@ -14,7 +14,7 @@ use crate::parts::unroll::unroll;
 /// Taps that a thread loads before it stores the first.
 const STAGED_AT_ONCE: usize = 8;
 
-/// The filters of channels-last tensors, and what gives the parameters of their epilogue.
+/// The filters of channels-last tensors, and the sources of their epilogue's parameters.
 #[derive(Clone, Copy)]
 pub(super) struct Filters<'a, T> {
     pub(super) weight: *const T,
@@ -27,7 +27,7 @@ pub(super) struct Filters<'a, T> {
     pub(super) channels: u32,
     /// Taps of a channel.
     pub(super) taps: u32,
-    /// Channels of a block, and values from one row of shared memory to the next, which are no fewer.
+    /// Channels of a block, and the values between rows of shared memory, which are no fewer.
     pub(super) block_channels: u32,
     pub(super) pitch: u32,
 }
@@ -37,7 +37,7 @@ impl<T: Storage> Filters<'_, T> {
     /// rows of bias, gain and shift, of [`Self::pitch`] values.
     ///
     /// # Safety
-    /// The tensors have what the kernel says. All threads of the block make this call. A barrier follows
+    /// The tensors are as the kernel requires. All threads of the block make this call. A barrier follows
     /// before the values are read.
     #[inline(always)]
     pub(super) unsafe fn stage(&self, first_channel: u32) -> Shared<f32> {
@@ -51,8 +51,8 @@ impl<T: Storage> Filters<'_, T> {
         let filter = shared::dynamic::<f32>(0, (taps + PARAMETER_ROWS) * pitch);
         let staged = block_channels.min(channels - first_channel);
         let weight = Global::new(self.weight, channels as usize * taps as usize);
-        // Some warps have the parameters, which take as long as the taps, and the others the taps. In a block
-        // of few threads all have both.
+        // Some warps load the parameters, which take as long as the taps, and the others load the taps. In a
+        // block of few threads all warps load both.
         let (threads, number) = (thread::block_dim_x(), thread::thread_idx_x());
         let of_parameters = staged.next_multiple_of(WARP_THREADS);
         let before = if threads > of_parameters {
@@ -68,7 +68,7 @@ impl<T: Storage> Filters<'_, T> {
         };
         while first < end {
             opaque::not_unrolled();
-            // All are in flight before the first is stored.
+            // All loads are in flight before the first value is stored.
             let mut values = [T::from_f32(0.0); STAGED_AT_ONCE];
             unroll!(8, |i| {
                 let at = first + i as u32 * step;

@@ -1,4 +1,4 @@
-//! The tensor maps of a product.
+//! The tensor maps of a matrix product.
 
 use cuda_std::tensor_map::{Boxes, Im2col, MapMode};
 use launch_config::gemm::{AxisWindows, Gemm, LINE_VALUES, Rows};
@@ -19,7 +19,7 @@ fn boxes([rows, columns]: [u32; 2], lines: u32) -> Boxes {
 /// The map of the input, NHWC: pixels, or windows, and channels.
 ///
 /// # Panics
-/// If the product's windows are none of a tensor map, which [`Gemm::new`] refuses.
+/// If no tensor map can describe the product's windows; [`Gemm::new`] refuses these.
 #[must_use]
 pub fn map_of_input(gemm: &Gemm) -> MapMode {
     let g = &gemm.geometry;
@@ -28,7 +28,7 @@ pub fn map_of_input(gemm: &Gemm) -> MapMode {
         return boxes([g.pixels, g.channels()], g.tile_pixels).into();
     }
     let windows = AxisWindows::of(conv).expect("windows of a tensor map");
-    // Lines of few channels may overlap.
+    // Lines of an input with few channels may overlap.
     let [step, row] = match gemm.few_channels {
         Some(few) => [few.window_step, 8 * few.input.row_vectors()],
         None => [g.channels(), g.channels() * conv.w],
@@ -36,7 +36,7 @@ pub fn map_of_input(gemm: &Gemm) -> MapMode {
     let [column, row] = [step, row].map(|elements| 2 * u64::from(elements));
     let slice = row * u64::from(conv.h);
     MapMode::Im2col(Im2col {
-        // As many samples as there are pixels at most, less than 2^31.
+        // There are at most as many samples as pixels, so less than 2^31.
         extents: [g.channels(), conv.w, conv.h, conv.d, conv.n as u32],
         strides: [column, row, slice, slice * u64::from(conv.d)],
         lower_corner: windows.map(|of| of.corners[0]),
@@ -48,7 +48,7 @@ pub fn map_of_input(gemm: &Gemm) -> MapMode {
     })
 }
 
-/// The boxes of the filters, channels last: filters, of one tap, and channels.
+/// Returns the boxes of the filters, channels last: one tap of filters, and channels.
 #[must_use]
 pub fn boxes_of_filters(gemm: &Gemm) -> Boxes {
     let g = &gemm.geometry;
@@ -65,7 +65,7 @@ pub fn boxes_of_filters(gemm: &Gemm) -> Boxes {
     }
 }
 
-/// The boxes of the output and of a residual, NHWC: pixels and filters.
+/// Returns the boxes of the output and of a residual, both NHWC: pixels and filters.
 #[must_use]
 pub fn boxes_of_output(gemm: &Gemm) -> Boxes {
     let g = &gemm.geometry;

@@ -10,7 +10,7 @@ use super::results::Results;
 use super::{MMA_ROWS, Memory, Multiply, Output};
 use crate::parts::pipeline::PipelineState;
 
-/// Units (16 bytes) that a step reads of a line.
+/// Units (16 bytes) of a line that a step reads.
 const STEP_UNITS: u32 = LINE_BYTES / wgmma::UNIT_BYTES / STAGE_STEPS;
 
 /// Arrives at a barrier for the warp.
@@ -21,11 +21,11 @@ unsafe fn release(barrier: Barrier) {
     }
 }
 
-/// An operand in stages: parts of so many swizzled lines, of a tap each.
+/// The layout of an operand in a stage: parts of swizzled lines, one part for each tap.
 #[derive(Clone, Copy)]
 struct Operand {
     layout: MatrixLayout,
-    /// Where steps start, in units behind the first line.
+    /// The start of each step, in units behind the first line.
     steps: [u32; STAGE_STEPS as usize],
 }
 const _: () = assert!(STAGE_STEPS == 4);
@@ -33,7 +33,7 @@ const _: () = assert!(STAGE_STEPS == 4);
 impl Operand {
     #[inline(always)]
     fn new(lines: u32, unit_shift: u32) -> Self {
-        // One, two or four steps of a line.
+        // A line has one, two or four steps.
         let shift = unit_shift - STEP_UNITS.trailing_zeros();
         let of_line = (1 << shift) - 1;
         let start =
@@ -44,19 +44,19 @@ impl Operand {
         }
     }
 
-    /// The steps of a stage whose first line starts at unit `first`.
+    /// Returns the steps of a stage whose first line starts at unit `first`.
     #[inline(always)]
     fn steps(&self, first: u32) -> [MatrixDescriptor; STAGE_STEPS as usize] {
         (self.steps).map(|step| MatrixDescriptor::laid_out(first + step, self.layout))
     }
 }
 
-/// The mainloop and the epilogue of all of the block's tiles that are the warpgroup's, in tiles of
-/// `BLOCKS * MMA_ROWS` pixels and `2 * SUMS` filters.
+/// Runs the mainloop and the epilogue of all of the warpgroup's tiles, of `BLOCKS * MMA_ROWS` pixels and
+/// `2 * SUMS` filters.
 ///
 /// # Safety
-/// All threads of a warpgroup call it, after the barrier behind the initialisation; `warp` is the warp's
-/// number in the block.
+/// All threads of a warpgroup call it, after the barrier that follows the initialisation; `warp` is the
+/// warp's index in the block.
 #[inline(always)]
 pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS: usize>(
     memory: &Memory,
@@ -72,7 +72,7 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
         wgmma::unit(memory.stage(0)) + (memory.first_pixel(number) << g.unit_shift),
         memory.layout.stage_bytes / wgmma::UNIT_BYTES,
     ];
-    // Filters are behind the pixels of each stage, or stay.
+    // Filters are resident, or behind the pixels of each stage.
     let stay = g.residency.is_resident();
     let [first_filters, filter_stage_units] = if stay {
         let resident = wgmma::unit(memory.resident(0));
@@ -104,7 +104,7 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
             // The phase of parity 1 of a new barrier counts as over, so the first warpgroup begins.
             memory.turn(number).wait(parity ^ 1 ^ number);
         }
-        // The second one is not used in tiles of one block. An array of both would be in local memory.
+        // Tiles of one block of rows do not use `second`. An array of both would be in local memory.
         let [mut first, mut second] = [(); 2].map(|()| InFlight::at_rest(const { [0.0; SUMS] }));
         let mut used = None;
         let mut k_block = 0;
@@ -143,7 +143,7 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
             release(stages.empty(stage));
         }
         results.finish(sums, state_of_results);
-        // The warp's results are there.
+        // The warp's results are in the buffer.
         release(pipeline_of_results.full(state_of_results.stage));
         state_of_results = state_of_results.next(&pipeline_of_results);
         tile += memory.tile_step();

@@ -2,23 +2,23 @@
 //! residual and clamp in its epilogue.
 //!
 //! # Idea
-//! The windows of all samples are the rows of A, filters the columns of B, and both lie as tensor cores want
-//! them: channels side by side. So tensor maps bring tiles of the tensors themselves to shared memory, and
-//! take tiles of the output from there; no thread computes an address. Zeros stand in for what is outside of
-//! a tensor, and nothing outside is stored.
+//! The windows of all samples are the rows of A, filters the columns of B. Both have contiguous channels, as
+//! tensor cores need them. Tensor maps therefore load tiles of the tensors themselves to shared memory, and
+//! store tiles of the output from there; no thread computes an address. Elements outside of a tensor are
+//! loaded as zeros and are not stored.
 //!
-//! K runs over the channels of a tap, then over the taps. Of a tile's windows the tensor map, in im2col mode,
-//! brings the same tap at a time, 64 channels of it. Windows of one element that lie side by side are pixels;
-//! then the input is a matrix, and its map is of boxes.
+//! K runs over the channels of a tap, then over the taps. In im2col mode, the tensor map loads one tap of a
+//! tile's windows at a time, 64 channels of it. Windows of one element that lie side by side are pixels; then
+//! the input is a matrix, and its map is of boxes.
 //!
 //! ```text
-//! producers, one thread     if filters stay: copy their boxes
+//! producers, one thread     if filters are resident: copy their boxes
 //! for windows and one for   for each tile of the block, for each tap, for each 64 channels:
-//! filters:                      wait until the stage is empty; copy those of the windows, or of filters that do not stay
+//! filters:                      wait until the stage is empty; copy its windows, or streamed filters
 //! consumers, a warpgroup:   for each of its tiles:
-//!                               if its filters are others than before: bias, gain and shift of them, from the
+//!                               if its filters have changed: bias, gain and shift of them, from the
 //!                                   batch norm's statistics
-//!                               for each 64 values of K: wait until the stage is full; start 4 steps of wgmma;
+//!                               for each 64 values of K: wait until the stage is full; start 4 wgmma steps;
 //!                                   release the stage before, whose steps are over
 //!                               wait until there is room for results, and the residual is there
 //!                               y = function(round(gain * (sum + bias) + shift)) + residual, in its place,
@@ -32,13 +32,13 @@
 //!
 //! # Schedules
 //! *Ping-pong*: each warpgroup has every second tile of the block, so that one runs its epilogue while the
-//! other multiplies. Stages belong to one warpgroup for a whole tile; a barrier says whose turn it is, since
-//! a stage's barrier tells only the parity of its phase. *Cooperative*: a tile's pixels are halved between
-//! them.
+//! other multiplies. Stages belong to one warpgroup for a whole tile. A barrier says whose turn it is, since
+//! a stage's barrier tells only the parity of its phase. *Cooperative*: each warpgroup has half of a tile's
+//! pixels.
 //!
 //! # Results that are not finite
-//! Products are of the window's own values and of zeros with zeros, so a result is infinite or NaN only where
-//! it should be.
+//! A window's values are multiplied by filter values, and zeros by zeros. A result is therefore infinite or
+//! NaN only where it should be.
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod boxes;
@@ -79,7 +79,7 @@ use write::write;
 const CONSUMER_REGISTERS: u32 = 232;
 const PRODUCER_REGISTERS: u32 = 40;
 
-/// The thread that is the producer.
+/// The thread that loads windows, which also initialises the barriers.
 const PRODUCER: u32 = WARPS * WARP_THREADS;
 
 /// The rows of an MMA.
@@ -108,7 +108,7 @@ tiles! {
     M128N128: 128 128;
 }
 
-/// An element type, with products of 64 rows and `2 * SUMS` columns.
+/// An element type with MMAs of 64 rows and `2 * SUMS` columns.
 pub(super) trait Multiply<const SUMS: usize>: Packed {
     /// Adds the products of a stage to sums that may be in flight.
     ///
@@ -120,7 +120,7 @@ pub(super) trait Multiply<const SUMS: usize>: Packed {
         b: &[MatrixDescriptor; STAGE_STEPS as usize],
     ) -> InFlight<SUMS>;
 
-    /// Waits for all products.
+    /// Waits for all products, and returns the sums.
     ///
     /// # Safety
     /// All threads of the warpgroup make this call.
@@ -154,7 +154,7 @@ multiply! {
     bf16 64 add_shared_n128_bf16_4;
 }
 
-/// What becomes of sums.
+/// The epilogue of sums.
 #[derive(Clone, Copy)]
 struct Output<'a, T> {
     bias: *const T,
@@ -168,17 +168,18 @@ struct Output<'a, T> {
 /// A block computes tiles of pixels times filters of `y`.
 ///
 /// *Launch*: `launch_config::gemm::Gemm`'s shape. *Mapping*, *schedules*: at the head of the module.
-/// *Barriers*: one of the block behind the initialisation; `full` and `empty` of each stage and of each
-/// buffer of results; for each warpgroup its turn, and a named barrier behind what it keeps of filters.
-/// *Traffic*: pixels once for each tile of filters, filters once for each tile of pixels,
-/// both mostly from the level-2 cache; the residual and the output once.
+/// *Barriers*: one of the block after the initialisation; `full` and `empty` of each stage and of each buffer
+/// of results; for each warpgroup one for its turn, and a named barrier for its parameters of filters.
+/// *Traffic*: pixels once for each tile of filters, filters once for each tile of pixels, both mostly from
+/// the level-2 cache; the residual and the output once.
 ///
 /// # Safety
 /// `x`, `filters`, `residual` and `y` are the tensor maps of the geometry's boxes over tensors of its
-/// extents; `y` overlaps no other, and `residual` is read only if `rounded` adds it. `bias`, `gain`, `shift`,
-/// running statistics, weight and bias of the norm have an element for each filter where they are said to
-/// exist. With a norm the epilogue has no gain and shift of its own. The list is empty, or `rounded` changes
-/// no result and the tile has [`LISTED_PIXELS`](launch_config::gemm::LISTED_PIXELS) pixels.
+/// extents. `y` overlaps no other tensor, and `residual` is read only if `rounded` adds it. `bias`, `gain`,
+/// `shift` and the norm's running statistics, weight and bias have an element for each filter if the
+/// arguments say that they exist. With a norm the epilogue has no gain and shift of its own. The list is
+/// empty, or `rounded` changes no result and the tile has
+/// [`LISTED_PIXELS`](launch_config::gemm::LISTED_PIXELS) pixels.
 #[kernel(
     instances(W: [m64n64: M64N64, m64n128: M64N128, m128n64: M128N64, m128n128: M128N128], T: [f16, bf16]),
     max_threads = BLOCK_THREADS,
@@ -268,7 +269,7 @@ struct Memory {
     layout: GemmLayout,
     /// The tile of a warpgroup.
     tile: [u32; 2],
-    /// What the parts start on, from the start of dynamic shared memory.
+    /// The offset of the parts from the start of dynamic shared memory, for their alignment.
     first: u32,
 }
 
@@ -284,8 +285,8 @@ impl Memory {
         }
     }
 
-    /// The first tile of a consumer warpgroup, and the distance of its tiles. In the ping-pong schedule the
-    /// other one has those between.
+    /// Returns the first tile of a consumer warpgroup; the next one is `tile_step` further. In the ping-pong
+    /// schedule the other warpgroup has the tiles between.
     #[inline(always)]
     unsafe fn first_tile(&self, number: u32) -> u32 {
         thread::block_idx_x() + self.g.schedule.shift() * number * thread::grid_dim_x()
@@ -296,15 +297,15 @@ impl Memory {
         thread::grid_dim_x() << self.g.schedule.shift()
     }
 
-    /// The first pixel of a consumer warpgroup in its tiles: in the cooperative schedule the second one has
-    /// the second half.
+    /// Returns the first pixel of a consumer warpgroup in its tiles: in the cooperative schedule the second
+    /// warpgroup has the second half.
     #[inline(always)]
     unsafe fn first_pixel(&self, number: u32) -> u32 {
         (1 - self.g.schedule.shift()) * number * self.tile[0]
     }
 
-    /// The first pixel and the first filter of tile `tile` of the block's size. Neighbouring blocks have the
-    /// same pixels.
+    /// Returns the first pixel and the first filter of tile `tile` of the block's size. Neighbouring blocks
+    /// have the same pixels.
     #[inline(always)]
     unsafe fn start(&self, tile: u32) -> [u32; 2] {
         let (pixel_tile, filter_tile) = div_rem(tile, self.g.filter_tiles);
@@ -322,7 +323,7 @@ impl Memory {
         self.tile[1] * LINE_BYTES
     }
 
-    /// The filters that stay of stage `k_block` of each tile.
+    /// Returns the resident filters of K block `k_block` of each tile.
     #[inline(always)]
     unsafe fn resident(&self, k_block: u32) -> SharedAddr {
         let words = self.g.k_blocks * self.filter_bytes() / 4;
@@ -330,7 +331,7 @@ impl Memory {
         words.addr(k_block * self.filter_bytes() / 4)
     }
 
-    /// The stage `stage`: its pixels, and behind them its filters.
+    /// Returns stage `stage`: its pixels, then its filters.
     #[inline(always)]
     unsafe fn stage(&self, stage: u32) -> SharedAddr {
         let bytes = self.layout.stage_bytes;
@@ -338,7 +339,7 @@ impl Memory {
         words.addr(0)
     }
 
-    /// A buffer for the results of a warpgroup, line by line of [`LINE_VALUES`] filters.
+    /// Returns a buffer for the results of a warpgroup, line by line of `LINE_VALUES` filters.
     #[inline(always)]
     unsafe fn results(&self, warpgroup: u32, buffer: u32) -> Shared<u32> {
         let words = self.tile[0] * self.tile[1] / 2;
@@ -346,7 +347,7 @@ impl Memory {
         self.words(self.layout.results + before * words * 4, words)
     }
 
-    /// Gain and shift of each filter of a warpgroup's tile, and behind them the bias of each.
+    /// Returns gain and shift of each filter of a warpgroup's tile and, behind them, the bias of each filter.
     #[inline(always)]
     unsafe fn of_channels(&self, warpgroup: u32) -> Shared<f32> {
         let values = self.tile[1] * CHANNEL_VALUES;
@@ -368,7 +369,7 @@ impl Memory {
         }
     }
 
-    /// The buffers of a warpgroup's results: an empty one has the residual in it, if there is one.
+    /// Returns the buffers of a warpgroup's results. An empty buffer holds the residual, if there is one.
     #[inline(always)]
     unsafe fn results_pipeline(&self, warpgroup: u32) -> Pipeline {
         Pipeline {
@@ -379,15 +380,15 @@ impl Memory {
         }
     }
 
-    /// In the ping-pong schedule: it is `warpgroup`'s turn, since the other warpgroup waits for no more
-    /// stages.
+    /// Returns the barrier for `warpgroup`'s turn in the ping-pong schedule: the other warpgroup waits for no
+    /// more stages.
     #[inline(always)]
     unsafe fn turn(&self, warpgroup: u32) -> Barrier {
         let first = 2 * (self.g.stages + WARPGROUPS * self.g.buffers);
         Barrier::at(self.barriers(), first + warpgroup)
     }
 
-    /// The filters that stay are there.
+    /// Returns the barrier at which the resident filters arrive.
     #[inline(always)]
     unsafe fn filters_are_there(&self) -> Barrier {
         Barrier::at(self.barriers(), self.g.barriers() - 1)

@@ -1,4 +1,4 @@
-//! Copies of tensors with more channels and columns, for products of lines that are whole vectors.
+//! Copies of tensors with more channels and columns, so that the lines of a matrix product are whole vectors.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
@@ -13,8 +13,8 @@ use crate::parts::unroll::unroll;
 /// of `y` is written once, each of `x` read once.
 ///
 /// # Safety
-/// `x` has `g.source_elements()` at the strides of `g`, and `y` has `g.elements()` and starts on 16 bytes;
-/// the two do not overlap.
+/// `x` has `g.source_elements()` at the strides of `g`. `y` has `g.elements()` and is 16-byte aligned. The
+/// two do not overlap.
 #[kernel(instances(T: [f16, bf16]), max_threads = PAD_THREADS, min_blocks = 8)]
 pub unsafe fn gemm_pad_channels<T: Storage>(x: *const T, y: *mut T, g: &PadChannelsGeometry) {
     let x = Global::new(x, g.source_elements() as usize);
@@ -32,13 +32,13 @@ pub unsafe fn gemm_pad_channels<T: Storage>(x: *const T, y: *mut T, g: &PadChann
     let start = sample as usize * of_samples + slice as usize * of_slices;
     let (column, mut of_pixel) = div_rem(of_row * VECTOR_VALUES, g.padded_channels);
     let (mut joined, mut channel) = div_rem(of_pixel, g.channels);
-    // In front of the source rows and columns have wrapped.
+    // Rows and columns in front of the source wrap to large numbers.
     let [row_lead, column_lead] = g.lead;
     let first_row = (row * g.row_step).wrapping_sub(row_lead);
     let mut column = column.wrapping_sub(column_lead);
     let mut values = [T::from_f32(0.0); VECTOR_VALUES as usize];
     unroll!(8, |i| {
-        // Behind the joined rows the product may wrap.
+        // Beyond the joined rows, the product may wrap.
         let row = first_row.wrapping_add(joined.wrapping_mul(g.joined_step));
         if column < g.columns && row < g.rows && joined < g.joined_rows {
             let of_slice = row * of_rows + column * of_columns + channel * of_channels;

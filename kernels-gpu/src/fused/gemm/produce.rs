@@ -1,5 +1,5 @@
-//! The producers: what loads the operands. Each has a thread of its own: a thread takes as long to start two
-//! copies as a tensor map takes for small ones.
+//! The producers, which load the operands. Each one has a thread of its own: a thread takes as long to start
+//! two copies as a tensor map takes for small ones.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedAddr;
@@ -11,12 +11,12 @@ use super::Memory;
 use crate::parts::index::div_rem;
 use crate::parts::pipeline::PipelineState;
 
-/// Where a part of a stage is in K.
+/// The position of a part of a stage in K.
 #[derive(Clone, Copy)]
 struct Depth {
     channel: u32,
     tap: u32,
-    /// Column, row and slice of the tap in the filter, and how far it is from the window's first element.
+    /// Column, row and slice of the tap in the filter, and their distances from the window's first element.
     of_filter: [u32; 3],
     offsets: [u32; 3],
 }
@@ -29,7 +29,7 @@ impl Depth {
         offsets: [0; 3],
     };
 
-    /// The next part's.
+    /// Returns the position of the next part.
     #[inline(always)]
     fn next(self, g: &GemmGeometry) -> Self {
         let Self {
@@ -65,7 +65,7 @@ impl Depth {
     }
 }
 
-/// Column, row and slice where the window of a pixel of the output begins, and its sample.
+/// Returns column, row and slice at which the window of a pixel of the output begins, and the pixel's sample.
 ///
 /// # Safety
 /// The output has pixels.
@@ -84,9 +84,9 @@ unsafe fn window(pixel: u32, g: &GemmGeometry) -> [i32; 4] {
     ]
 }
 
-/// Goes through the stages of all of the block's tiles, one after the other: waits until each is empty, says
-/// that `bytes` come, and has `copy` copy the parts of the stage from what `of_tile` has found of the tile's
-/// first pixel and filter. It gives where the next stage begins.
+/// Fills the stages of all of the block's tiles, one after the other. It waits until a stage is empty and
+/// announces `bytes` to its barrier. Then `copy` copies the parts of the stage and returns the position of
+/// the next stage. `of_tile` computes the argument of `copy` from the tile's first pixel and filter.
 #[inline(always)]
 unsafe fn produce<S: Copy>(
     memory: &Memory,
@@ -118,12 +118,13 @@ unsafe fn produce<S: Copy>(
 /// Loads the windows of all stages.
 ///
 /// # Safety
-/// One thread calls it, after the barrier behind the initialisation. `x` is the tensor map of the geometry.
+/// One thread calls it, after the barrier that follows the initialisation. `x` is the tensor map of the
+/// geometry.
 #[inline(always)]
 pub(super) unsafe fn produce_windows(memory: &Memory, x: &TensorMap) {
     let g = &memory.g;
     let (parts, taps) = (g.stage_taps(), g.conv.taps());
-    // What a stage has of a tap, in bytes of shared memory.
+    // Bytes of shared memory of one tap in a stage.
     let of_part = (g.tile_pixels << g.unit_shift) * wgmma::UNIT_BYTES;
     let of_tile = |[pixel, _]: [u32; 2]| (pixel.cast_signed(), window(pixel, g));
     let copy = |to: SharedAddr, found: (i32, [i32; 4]), mut depth: Depth, full: Barrier| {
@@ -136,7 +137,7 @@ pub(super) unsafe fn produce_windows(memory: &Memory, x: &TensorMap) {
                 let channel = depth.channel.cast_signed();
                 copy_box(to, x, [channel, pixel, 0, 0, 0], full);
             } else {
-                // At most 31 each: `AxisWindows`. Behind the last tap there are zeros.
+                // Offsets are at most 31 (`AxisWindows`). Parts behind the last tap are zeros.
                 let (channel, offsets) = match depth.tap < taps {
                     true => (depth.channel, depth.offsets.map(|offset| offset as u16)),
                     false => (g.channels(), [0; 3]),
@@ -152,7 +153,7 @@ pub(super) unsafe fn produce_windows(memory: &Memory, x: &TensorMap) {
     produce(memory, g.tile_pixels * LINE_BYTES, of_tile, copy);
 }
 
-/// Loads the filters: once those that stay, else those of all stages.
+/// Loads the filters: once if they are resident, otherwise for all stages.
 ///
 /// # Safety
 /// As for [`produce_windows`].
@@ -165,7 +166,7 @@ pub(super) unsafe fn produce_filters(memory: &Memory, filters: &TensorMap) {
         let mut part = 0;
         while part < parts {
             opaque::not_unrolled();
-            // Behind the last tap there are zeros.
+            // Parts behind the last tap are zeros.
             let [channel, tap] = [depth.channel, depth.tap].map(u32::cast_signed);
             let to = to.offset(part * of_part);
             copy_box(to, filters, [channel, tap, filter, 0, 0], barrier);

@@ -23,13 +23,13 @@ const LISTED: usize = 16;
 /// The most octets of filters whose results are computed side by side.
 const MOST_OCTETS: usize = 4;
 
-/// Words of a line, and of 16 bytes of it, which are exchanged by the line's number.
+/// Words of a line, and of its chunks of 16 bytes, which the swizzle exchanges by the line's index.
 const LINE_WORDS: u32 = LINE_BYTES / 4;
 const CHUNK_WORDS: u32 = 4;
 
 impl<T: Packed> Output<'_, T> {
-    /// Gain, shift and bias of a filter. Without gain and shift of its own, the bias is the shift. Results of
-    /// filters that do not exist are not stored.
+    /// Returns gain, shift and bias of a filter. If there are no gain and shift, the bias is the shift.
+    /// Results of filters that do not exist are not stored.
     #[inline(always)]
     unsafe fn of_filter(&self, filter: u32, g: &GemmGeometry) -> [f32; CHANNEL_VALUES as usize] {
         if filter >= g.filters() {
@@ -60,7 +60,7 @@ impl<T: Packed> Output<'_, T> {
         self.norm.presence.is_present() || self.store.epilogue.gain_and_shift.is_present()
     }
 
-    /// Whether nothing is behind the bounds of the epilogue, which are then applied to rounded results.
+    /// Whether the bounds of the epilogue come last. They are then applied to rounded results.
     #[inline(always)]
     fn ends_with_bounds(&self) -> bool {
         self.rounded.function == RoundedFunction::NONE
@@ -73,9 +73,9 @@ impl<T: Packed> Output<'_, T> {
 pub(super) struct Results<'a, T, const SUMS: usize, const BLOCKS: usize> {
     memory: &'a Memory,
     output: &'a Output<'a, T>,
-    /// The warpgroup.
+    /// The warpgroup's index.
     number: u32,
-    /// The thread's number in it.
+    /// The thread's index in the warpgroup.
     thread: u32,
 }
 
@@ -95,14 +95,14 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
         }
     }
 
-    /// Keeps bias, gain and shift of the tile's filters, from `filter` on.
+    /// Stores bias, gain and shift of the tile's filters, from `filter` on, in shared memory.
     ///
     /// # Safety
     /// All threads of the warpgroup make this call.
     #[inline(always)]
     pub(super) unsafe fn keep_channels(&self, filter: u32) {
         let of_channels = self.memory.of_channels(self.number);
-        // All have read those of the tile before. Barrier 0 is the block's.
+        // All threads have read the values of the previous tile. Barrier 0 is the block's.
         barrier::sync(1 + self.number, WARPGROUP_THREADS);
         let mut of_tile = self.thread;
         while of_tile < Self::FILTERS {
@@ -114,8 +114,8 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
         barrier::sync(1 + self.number, WARPGROUP_THREADS);
     }
 
-    /// Puts the results of a tile to the warpgroup's shared memory, from the sums of its one or two blocks of
-    /// rows.
+    /// Stores the results of a tile in the warpgroup's shared memory. `sums` has the sums of its one or two
+    /// blocks of rows.
     ///
     /// # Safety
     /// All threads of the warpgroup make this call.
@@ -127,7 +127,7 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
         }
         let pipeline = self.memory.results_pipeline(self.number);
         pipeline.empty(state.stage).wait(state.parity);
-        // Each form by itself, so that values of different filters are computed side by side.
+        // One branch for each form, so that values of different filters are computed side by side.
         let (rounded, at) = (&self.output.rounded, state.stage);
         match (rounded.function, rounded.residual.is_present()) {
             (RoundedFunction::SILU, false) => self.mapped::<false>(&sums, at, silu::<T>),
@@ -150,11 +150,12 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
             }
         }
         async_proxy::fence_shared();
-        // All lanes have come, and one arrives for them.
+        // All lanes have stored their results, and one arrives for them.
         warp::sync_warp(warp::ALL_LANES);
     }
 
-    /// Writes the results of a function of rounded ones, and, with `RESIDUAL`, of what is behind it.
+    /// Stores `function` of rounded results. With `RESIDUAL`, the residual is added to it, and slope and
+    /// bounds follow.
     #[inline(always)]
     unsafe fn mapped<const RESIDUAL: bool>(
         &self,
@@ -173,8 +174,8 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
         });
     }
 
-    /// Applies the epilogue up to the rounding: each part of it that there is to all sums. Bounds with
-    /// nothing behind them are left.
+    /// Applies the epilogue up to the rounding, each existing part to all sums. Bounds that come last are
+    /// left for rounded results.
     #[inline(always)]
     unsafe fn map(&self, sums: &mut [[f32; SUMS]; 2]) {
         let of_channels = self.memory.of_channels(self.number);
@@ -199,8 +200,8 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
         }
     }
 
-    /// Applies to all sums what `f` gives for their octet of filters; it is given the number of the filter in
-    /// the lane's two.
+    /// Applies to all sums the function that `f` returns for their octet of filters. The function also gets
+    /// the index of the filter among the lane's two.
     #[inline(always)]
     unsafe fn each<F: Fn(usize, f32) -> f32>(
         &self,
@@ -221,8 +222,8 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
         });
     }
 
-    /// Rounds the sums, and applies the list to them, some at a time, which move to the end: the list's code
-    /// is written out for every value.
+    /// Rounds the sums and applies the list to some of them at a time, which then move to the end: the list's
+    /// code is written out for every value.
     #[inline(always)]
     unsafe fn list(&self, sums: &mut [f32; SUMS]) {
         let mut done = 0;
@@ -248,7 +249,7 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
         }
     }
 
-    /// Writes what `function` makes of pairs of rounded results to shared memory. With `RESIDUAL` it is given
+    /// Writes `function` of pairs of rounded results to shared memory. With `RESIDUAL` the function also gets
     /// the residual's pairs, which lie where the results will be.
     #[inline(always)]
     unsafe fn stage<const RESIDUAL: bool>(
@@ -258,7 +259,8 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
         function: impl Fn(u32, u32) -> u32,
     ) {
         let staged = self.memory.results(self.number, buffer);
-        // Else the compiler would keep places of all results from tile to tile, in local memory.
+        // Opaque; otherwise the compiler would keep the places of all results from tile to tile, in local
+        // memory.
         let thread = opaque::to_compiler(self.thread);
         let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
         let (quad, of_quad) = (lane / 4, lane % 4);
@@ -270,8 +272,8 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
             // Bits 7 to 9 of an address are the line's number within eight.
             line * LINE_WORDS + ((n as u32 % 8) ^ quad) * CHUNK_WORDS + of_quad
         };
-        // A few octets of filters at a time: all loads come before the first store, which the compiler would
-        // not exchange.
+        // A few octets of filters at a time. All loads come before the first store, because the compiler
+        // would not move a load over a store.
         unroll!(8, |group| {
             if Self::GROUP * group < SUMS / 4 {
                 let mut added = [[[0; 2]; 2]; MOST_OCTETS];

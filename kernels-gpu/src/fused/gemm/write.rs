@@ -1,4 +1,4 @@
-//! The writers: what moves results, and residuals, between shared memory and the tensors.
+//! The writers, which move results and residuals between shared memory and the tensors.
 
 use cuda_std::opaque;
 use cuda_std::tensor_map::{TensorMap, commit_stores, copy_box, store_box, wait_stores_read};
@@ -9,11 +9,11 @@ use super::Memory;
 use crate::parts::pipeline::PipelineState;
 
 /// Stores the results of all tiles of a warpgroup. A buffer that has been read is filled with the residual of
-/// the next tile that will be in it, so that with two of them no consumer waits for a residual.
+/// its next tile. With two buffers no consumer therefore waits for a residual.
 ///
 /// # Safety
-/// One thread calls it, after the barrier behind the initialisation. `residual` and `y` are tensor maps of
-/// the output's boxes, `residual` if there is one.
+/// One thread calls it, after the barrier that follows the initialisation. `y` and, if there is a residual,
+/// `residual` are tensor maps of the output's boxes.
 #[inline(always)]
 pub(super) unsafe fn write(
     memory: &Memory,
@@ -62,8 +62,8 @@ pub(super) unsafe fn write(
         commit_stores();
         wait_stores_read::<0>();
     };
-    // Loops alone: behind a branch the assembler would no longer see that all it computes is the same for a
-    // warp, here and in the producers.
+    // There are only loops here: behind a branch the assembler would no longer see that all values are
+    // uniform over a warp, here and in the producers.
     let step = memory.tile_step();
     let mut tile = memory.first_tile(number);
     let (mut next, mut buffer) = (tile, 0);

@@ -1,5 +1,5 @@
-//! Combines the moments of a norm's row from those of its tiles. Where these are many, a first launch
-//! combines chunks of them.
+//! Combines the moments of all tiles of a norm's row. If a row has many tiles, a first launch combines chunks
+//! of them.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{kernel, shared_array, thread};
@@ -21,13 +21,13 @@ shared_array! {
 
 /// A block combines the moments of a chunk of a row.
 ///
-/// *Launch*: `combining.shape(rows)`. *Mapping*: a thread combines every 256th of the chunk, and loads four
-/// at a time; then warps and the block combine theirs, in a fixed order. *Barriers*: one. *Traffic*: all
-/// moments are read once.
+/// *Launch*: `combining.shape(rows)`. *Mapping*: a thread combines every 256th tile of the chunk, and loads
+/// four at a time. Then warps and the block combine their threads' moments, in a fixed order. *Barriers*:
+/// one. *Traffic*: all moments are read once.
 ///
 /// # Safety
 /// `moments` has `rows * combining.count * COUNTED_ELEMENTS` elements, `combined`
-/// `rows * combining.chunks * COUNTED_ELEMENTS`; both start on 16 bytes and are apart.
+/// `rows * combining.chunks * COUNTED_ELEMENTS`. Both are 16-byte aligned and do not overlap.
 #[kernel(max_threads = SPREAD_THREADS)]
 pub unsafe fn implicit_gemm_combine(
     moments: *const f32,

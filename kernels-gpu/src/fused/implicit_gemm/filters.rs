@@ -15,7 +15,7 @@ use crate::parts::index::div_rem;
 use crate::parts::prescale::prescale_for;
 use crate::parts::unroll::unroll;
 
-/// One filter, with the geometry for finding its values by their position in an operand.
+/// One filter, with the geometry that maps a position in an operand to a filter value.
 struct Filter<'a, T: Storage> {
     weight: Global<T>,
     scale: f32,
@@ -25,8 +25,8 @@ struct Filter<'a, T: Storage> {
 }
 
 impl<T: Storage> Filter<'_, T> {
-    /// The pass, plane and tap of K-vector `half` of a step of a K block; a pass beyond the last one for
-    /// padding.
+    /// Returns the pass, plane and tap of K-vector `half` of a step of a K block. Padding has a pass or a
+    /// plane beyond the last one.
     #[inline(always)]
     unsafe fn k_vector(&self, step: u32, half: u32, passes: u32) -> (u32, (u32, u32)) {
         let g = self.g;
@@ -58,15 +58,15 @@ impl<T: Storage> Filter<'_, T> {
         }
     }
 
-    /// The filter value for value `value` of the K-vector of tap `tap` in plane `plane` of the K block; 0 for
-    /// padding.
+    /// Returns the filter value that meets value `value` of a K-vector, by tap and by plane of the K block; 0
+    /// for padding.
     #[inline(always)]
     unsafe fn value(&self, k_block: u32, (plane, tap): (u32, u32), value: u32) -> f32 {
         let (g, conv) = (self.g, &self.g.conv);
         let (first_plane, depth) = k_block_place(g, k_block);
         let (row, column) = div_rem(tap, g.column_taps);
-        // If the filter's slices are K blocks, a K block has the rows of one slice. In front of the first,
-        // wrapped.
+        // If the filter's slices are K blocks, a K block has the rows of one slice. Rows in front of the
+        // first one wrap to large numbers.
         let row = (depth * conv.r + row).wrapping_sub(self.behind * conv.r);
         let (j, c) = div_rem(value, g.k_vector_channels);
         let channel = (first_plane + plane) * g.k_vector_channels + c;
@@ -98,9 +98,8 @@ const WARPS: u32 = SPREAD_THREADS / WARP_THREADS;
 /// *Traffic*: each filter is read once or twice, each operand written once.
 ///
 /// # Safety
-/// `weight` has the elements that the geometry says, `operands` the config's `filter_words()`,
-/// and `descales` an element for each filter where values are scaled; `tile` is the
-/// config's.
+/// `weight` is as large as the geometry says, `operands` has the config's `filter_words()`, and `descales` an
+/// element for each filter if values are scaled. `tile` is the config's.
 #[kernel(
     instances(F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3, f16: F16, bf16: Bf16]),
     max_threads = SPREAD_THREADS
@@ -116,7 +115,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
     let thread = thread::thread_idx_x();
     let (group, k) = div_rem(thread::block_idx_x(), g.filter_tiles * tile.filters());
     let reduction = conv.reduction() as usize;
-    // Each half of a tile's filters makes one of two outputs.
+    // With two outputs in depth, each half of a tile's filters computes one of them.
     let (behind, of_group) = if g.outputs_d == 1 {
         (0, k)
     } else {
@@ -160,7 +159,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
     let words = g.filter_words(tile, parts) as usize;
     let operands =
         GlobalMut::new(operands, conv.groups as usize * words).slice(group as usize * words, words);
-    // An operand is [lane][word]; this filter has the words of one parity, of four lanes.
+    // An operand is [lane][word]. This filter has the words of one parity, in four lanes.
     let (set, row) = div_rem(k, OPERAND_ROWS);
     let sets = tile.filters() / OPERAND_ROWS;
     let (filter_tile, set) = div_rem(set, sets);
@@ -196,7 +195,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         }
         let operand = ((filter_tile * all_mma_steps + step) * parts) * sets;
         let to = |part: u32| {
-            // Warp-specialized tiles have them in the layout of shared memory.
+            // Operands of warp-specialized tiles have the layout of shared memory.
             let (operand, in_operand) = if tile.is_warp_specialized() {
                 let filter = set * OPERAND_ROWS + row;
                 (operand + part * sets, filter_word(filter, half, quad_lane))

@@ -1,9 +1,9 @@
-//! The NaN/Inf fix-up pass of results without a norm behind.
+//! The NaN/Inf fix-up pass of convolutions without a norm.
 //!
-//! A window's operands are padded with filters of 0, which meet values outside of the window. While these are
-//! finite, their products are 0. A product of 0 and an infinity is NaN, and so is its sum. So a result that
-//! is not NaN never met an infinity outside of its window. A result that is NaN is computed again from the
-//! original input and filters, with one FMA for each value of its own window. If it is NaN then, it is NaN
+//! A window's operands are padded with filters of 0, which meet values outside of the window. The product of
+//! 0 and a finite value is 0. The product of 0 and an infinity is NaN, and makes the sum NaN. Therefore a
+//! result that is not NaN never met an infinity outside of its window. A NaN result is recomputed from the
+//! original input and filters, with one FMA for each value of its own window. If it is NaN again, it is NaN
 //! in PyTorch, too.
 //!
 //! One thread computes a whole window, and nothing is shared. An input with a few infinities costs a few
@@ -33,16 +33,17 @@ pub(super) struct WithoutNorm<'a, T: Storage> {
     pub(super) x: *const T,
     pub(super) weight: *const T,
     pub(super) store: StoreEpilogue,
-    /// What rounded results go through, and its residual, which only a shuffled output may have.
+    /// The pointwise operations on rounded results, and their residual. Only a shuffled output may have a
+    /// residual.
     pub(super) list: &'a OperandList,
     pub(super) residual: *const T,
     /// Gain and shift of the list, if it has them.
     pub(super) behind: GainAndShift,
-    /// What rounded results of an NHWC output go through; no others do.
+    /// The epilogue of rounded results of an NHWC output; `None` for other outputs.
     pub(super) rounded: Option<Rounded<T>>,
 }
 
-/// What rounded results in NHWC go through, and the residual that it adds, in the layout of the output.
+/// The epilogue of rounded NHWC results, and the residual that it adds, in the layout of the output.
 #[derive(Clone, Copy)]
 pub(super) struct Rounded<T> {
     pub(super) epilogue: RoundedEpilogue,
@@ -50,7 +51,7 @@ pub(super) struct Rounded<T> {
 }
 
 impl<T: Storage> WithoutNorm<'_, T> {
-    /// That of a kernel with a norm, which does not read it.
+    /// The placeholder for kernels with a norm, which do not read it.
     #[cfg(hopper)]
     pub(super) const UNUSED: Self = Self {
         x: core::ptr::null(),
@@ -65,14 +66,14 @@ impl<T: Storage> WithoutNorm<'_, T> {
         rounded: None,
     };
 
-    /// Whether the list has a residual. Asked each time: the answer would else take a register during the
+    /// Whether the list has a residual. Read at each call: a kept flag would take a register during the
     /// mainloop.
     #[inline(always)]
     pub(super) fn has_residual(&self) -> bool {
         opaque::to_compiler(self.list.residual_at) != OperandList::ABSENT
     }
 
-    /// What the list makes of rounded results of channel `channel` of `channels`, with their residuals.
+    /// Applies the list to rounded results of channel `channel` of `channels`, with their residuals.
     ///
     /// # Safety
     /// The output has the channel.
@@ -94,9 +95,9 @@ impl<T: Storage> WithoutNorm<'_, T> {
         )
     }
 
-    /// The result of a channel of a sample at a pixel of the output, computed from the original tensors, as
-    /// it goes through epilogue and list: with bias, reciprocal of its scale, gain and shift of its filter,
-    /// and with its residual.
+    /// Recomputes the result of a sample and a channel (`of`) at a pixel of the output from the original
+    /// tensors, and applies epilogue and list. The array has bias, reciprocal scale, gain and shift of the
+    /// filter.
     ///
     /// # Safety
     /// The output has the channel and the pixel. Only `WARP_SPECIALIZED` tiles have channels-last inputs.
@@ -122,8 +123,9 @@ impl<T: Storage> WithoutNorm<'_, T> {
     }
 }
 
-/// A result, or NaN if it needs the fix-up. In the bf16x3 split, a large finite value may round to an
-/// infinite bf16, so infinite results need it too. (Scaled values never become infinite by rounding.)
+/// Returns the result, or NaN if it needs the fix-up. In the bf16x3 split, a large finite value may round to
+/// an infinite bf16, so infinite results need the fix-up too. (Scaled values never become infinite by
+/// rounding.)
 #[inline(always)]
 pub(super) fn judged<F: Format>(result: f32) -> f32 {
     if F::OPERANDS.passes > 1 && !result.is_finite() {
@@ -142,7 +144,7 @@ struct Pixels {
 }
 
 impl Pixels {
-    /// Recomputed at each call: values derived from it would else take registers during the mainloop.
+    /// Recomputes the strides at each call: kept values would take registers during the mainloop.
     #[inline(always)]
     fn of(g: &GemmGeometry) -> Self {
         let k_vectors = &g.k_vectors;
@@ -155,7 +157,7 @@ impl Pixels {
         }
     }
 
-    /// The offset of a pixel from the first of its sample.
+    /// Returns the offset of a pixel from its sample's first one.
     #[inline(always)]
     fn pixel(&self, [d, h, w]: [u32; 3]) -> usize {
         d as usize * self.slice + h as usize * self.row + w as usize * self.column
@@ -243,26 +245,26 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
     sum
 }
 
-/// Results of a warp, of pixels of one tile.
+/// The results that a warp wrote, of pixels of one tile.
 pub(super) struct Written<'a, T: Storage> {
     pub(super) without_norm: &'a WithoutNorm<'a, T>,
     pub(super) y: GlobalMut<T>,
     pub(super) g: &'a GemmGeometry,
     pub(super) place: &'a Place,
-    /// Index of neighbouring outputs in depth; only warp-specialized tiles have several.
+    /// The index among neighbouring outputs in depth; only warp-specialized tiles have several.
     pub(super) output_d: u32,
     /// For each pixel, its packed coordinates in the tile.
     pub(super) pixels: Shared<u32>,
     /// For each filter of the block: bias, reciprocal of its scale, gain, shift.
     pub(super) channels: Shared<f32>,
-    /// The first filter; with it, the distance of consecutive filters, and their end.
+    /// The warp's first filter, the distance to its next one, and the end of its filters.
     pub(super) first_filter: u32,
     pub(super) filter_step: u32,
     pub(super) filters_end: u32,
     /// The output channel of `first_filter`, less `first_filter`. It may wrap in the second half of a tile's
     /// filters.
     pub(super) first_channel: u32,
-    /// The pixels.
+    /// The range of the warp's pixels.
     pub(super) first_pixel: u32,
     pub(super) pixels_end: u32,
 }

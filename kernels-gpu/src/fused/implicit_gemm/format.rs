@@ -17,21 +17,21 @@ pub(super) trait Format {
     type Stored: Storage;
     /// Parts and scaling.
     const OPERANDS: OperandFormat;
-    /// Two values rounded to halves of a word, the first one low.
+    /// Rounds two values to the halves of a word, `low` to the low half.
     fn pack(low: f32, high: f32) -> u32;
-    /// The same for two stored values, without conversion if the storage type is the operand type.
+    /// Packs two stored values likewise, without conversion if the storage type is the operand type.
     fn join(low: Self::Stored, high: Self::Stored) -> u32;
-    /// The exact rounding errors of two values that [`pack`](Self::pack) rounded to `word`.
+    /// Returns the exact rounding errors of two values that [`pack`](Self::pack) rounded to `word`.
     fn left(word: u32, low: f32, high: f32) -> [f32; 2];
-    /// The same errors, rounded to operands.
+    /// Returns the same errors, rounded to operands.
     fn rest(word: u32, low: f32, high: f32) -> u32;
-    /// `a * b + d`.
+    /// Computes `a * b + d`.
     ///
     /// # Safety
     /// All lanes of the warp make this call.
     unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4];
-    /// Starts an MMA batch with 64 pixels, whose high parts are at `b` and whose low parts are `low` units
-    /// further. In the f16x2 split accumulators start from zero; other formats add to `sums`.
+    /// Starts an MMA batch with 64 pixels. Their high parts are at `b`, their low parts `low` units further.
+    /// In the f16x2 split, accumulators start from zero; other formats add to `sums`.
     ///
     /// # Safety
     /// As [`wgmma::start_f16_9`].
@@ -55,7 +55,7 @@ pub(super) struct Bf16;
 /// f32 split into three bf16, multiplied in several passes.
 pub(super) struct Bf16x3;
 
-/// The part of the filters or of the input for each pass, in two bits each.
+/// Returns the part that each pass multiplies, two bits a pass: of the filters (`which` 0) or the input (1).
 const fn parts_of_passes(which: usize) -> u32 {
     let (mut parts, mut pass) = (0, 0);
     while pass < PASSES.len() {
@@ -67,7 +67,7 @@ const fn parts_of_passes(which: usize) -> u32 {
 pub(super) const FILTER_PARTS: u32 = parts_of_passes(0);
 pub(super) const INPUT_PARTS: u32 = parts_of_passes(1);
 
-/// The part for pass `pass`.
+/// Returns the part that pass `pass` multiplies.
 #[inline(always)]
 pub(super) const fn part_of_pass(parts: u32, pass: u32) -> u32 {
     parts >> (2 * pass) & 3

@@ -37,7 +37,7 @@ impl Halo<'_> {
         let part = (of_group * g.planes as usize + first_plane as usize) * parts as usize;
         let from = part * plane_k_vectors + first as usize;
         let buffer = buffer * (g.k_block_bytes(parts) / 4);
-        // Filters beyond the last channel are 0, so any plane will do: the last ones are repeated.
+        // Filters beyond the last channel are 0, so any plane will do: the last plane is repeated.
         let planes = g.k_block_planes.min(g.planes - first_plane);
         let mut k_vector = thread::thread_idx_x();
         while k_vector < g.halo_k_vectors {

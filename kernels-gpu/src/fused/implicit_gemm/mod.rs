@@ -6,7 +6,7 @@
 //! address differs, by an addition.
 //!
 //! ```text
-//! reformat  reformatted = padded input * 512, f16 (and the rounding error), in K-vectors   # 16-bit types: as stored
+//! reformat  reformatted = padded input * 512, f16 (and the rounding error), in K-vectors # 16-bit: as stored
 //!           largest magnitude of each sample; `rescale`: reformats samples again that 512 does not suit
 //! filters   operands = filters * 2^e, f16 (and the rounding error)               # once for a model
 //! product   a block has a tile of filters; for each of its tiles of pixels:
@@ -24,8 +24,8 @@
 //!                         largest, or, where norm and scale reverse the order, the smallest
 //! combine   moments of each row of the norm, from those of its tiles, in a fixed order
 //! ```
-//! The next kernel is `group_norm_scale_pointwise` where outputs were pooled, or where there is no maximum,
-//! else `group_norm_scale_max_pool2d_clamp` or `instance_norm_clamp_multiply_channel_reduction`.
+//! The next kernel is `group_norm_scale_pointwise` if outputs were pooled or no maximum follows. Otherwise it
+//! is `group_norm_scale_max_pool2d_clamp` or `instance_norm_clamp_multiply_channel_reduction`.
 //!
 //! `launch_config::implicit_gemm` has the layouts of the reformatted input and of tiles.
 //!
@@ -34,7 +34,7 @@
 //! |---|---|
 //! | `.._f16x2_f32` | f16 high and low parts, three products of 22 bits in all |
 //! | `.._scaled_f16_f32` | one product of f16, as accurate as tf32 |
-//! | `.._bf16x3_f32` | three bf16, which hold all bits, six products, each a pass; for convolutions without a norm |
+//! | `.._bf16x3_f32` | three bf16, which hold all bits, in six passes; for convolutions without a norm |
 //! | `.._f16`, `.._bf16` | as stored, exact |
 //!
 //! Accumulators are f32. Tensor cores truncate them, so accumulators of split values are promoted (`warps`,
@@ -43,14 +43,14 @@
 //! window (`fixup`).
 //!
 //! # Layers
-//! The modules, from the bottom up; each imports only from lines before its own, which a test checks.
+//! The modules, from the bottom up. Each module imports only from lines before its own; a test checks it.
 //! 1. `format`, `tile`: operand formats; tiles as types, and their accumulators
-//! 2. `reformat`, `combine`: the kernels on the input, and on the moments
+//! 2. `reformat`, `combine`: the kernels that reformat the input and combine moments
 //! 3. `place`, `tables`: the tile of a block; tables of K blocks, K-vectors, pixels and windows
 //! 4. `filters`, `halo`, `fixup`: the kernel on the filters; halo tiles; the NaN/Inf fix-up
 //! 5. `results`: the epilogue
 //! 6. `multiplier`: the interface of the mainloop's MMA
-//! 7. `warps`, `warpgroup`: its implementations by `mma.sync` and `wgmma`
+//! 7. `warps`, `warpgroup`: the implementations of `multiplier` by `mma.sync` and `wgmma`
 //! 8. `product`, `sm90`: the kernels
 
 mod combine;

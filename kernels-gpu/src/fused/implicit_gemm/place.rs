@@ -11,16 +11,16 @@ use crate::parts::unroll::unroll;
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) sample: u32,
-    /// The number of the tile.
+    /// The index of the tile in its sample.
     pub(super) tile: u32,
-    /// Depth, row and column of its first pixel.
+    /// Depth, row and column of the tile's first pixel.
     pub(super) z: u32,
     pub(super) p: u32,
     pub(super) q: u32,
 }
 
 impl Place {
-    /// Tile `work_tile` of all samples.
+    /// Returns the place of tile `work_tile`, counted over all samples.
     #[inline(always)]
     pub(super) unsafe fn of(work_tile: u32, g: &GemmGeometry) -> Self {
         let (sample, tile) = div_rem(work_tile, g.pixel_tiles());
@@ -35,7 +35,7 @@ impl Place {
         }
     }
 
-    /// Stores it in entry `entry` of the table of tiles, next to the filters.
+    /// Stores the place in entry `entry` of the table of tiles, next to the filters.
     #[inline(always)]
     pub(super) unsafe fn store(&self, tiles: Shared<u32>, entry: u32) {
         let at = entry * TILE_WORDS;
@@ -44,16 +44,16 @@ impl Place {
     }
 }
 
-/// The filters of a block: the existing ones of a tile.
+/// The filters of a block: the filters of a tile that exist.
 #[derive(Clone, Copy)]
 pub(super) struct FilterSet {
-    /// The output channel of the first one. Those of the others follow.
+    /// The output channel of the first filter. The channels of the other filters follow.
     pub(super) first_channel: u32,
     pub(super) count: u32,
 }
 
 impl FilterSet {
-    /// Tile `tile` of the filters of group `group`.
+    /// Returns the filters of tile `tile` of group `group`.
     #[inline(always)]
     pub(super) fn of<S: TileShape>(group: u32, tile: u32, g: &GemmGeometry) -> Self {
         let first = tile * S::TILE.filters();
@@ -63,7 +63,7 @@ impl FilterSet {
         }
     }
 
-    /// Stores them in both entries of the table of tiles.
+    /// Stores the filter set in both entries of the table of tiles.
     #[inline(always)]
     pub(super) unsafe fn store(&self, tiles: Shared<u32>) {
         unroll!(2, |entry| {
@@ -73,8 +73,8 @@ impl FilterSet {
     }
 }
 
-/// Loads an entry of the table of tiles: the block's tile. It is uniform and not needed in the mainloop, so
-/// shared memory saves registers.
+/// Loads the block's tile from an entry of the table of tiles. The tile is uniform over the block and the
+/// mainloop does not need it, so keeping it in shared memory saves registers.
 pub(super) unsafe fn load_tile(tiles: Shared<u32>, entry: u32) -> (Place, FilterSet) {
     let at = entry * TILE_WORDS;
     let [sample, tile, z, p] = tiles.load_vec::<4>(at);

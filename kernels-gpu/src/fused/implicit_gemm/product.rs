@@ -8,21 +8,21 @@
 //! (`warps`) or as a warpgroup (`warpgroup`).
 //!
 //! A block keeps its filters and takes one tile of pixels after another. The halo tile is double buffered:
-//! while the block multiplies one K block, it loads the halo tile of the next one, of this tile or of the
-//! next. Filters come from global memory in the order of registers, one step ahead; all warps of a block read
-//! the same filters, so they stay in cache.
+//! While the block multiplies one K block, it loads the halo tile of the next K block, of this tile or the
+//! next. Filters come from global memory in the order of registers, one step ahead. All warps of a block read
+//! the same filters, so filters stay in cache.
 //!
 //! # Barriers
-//! All threads reach all barriers. One at the start of each K block: its halo tile is there, and the other
-//! buffer is free. One in `results`, between writing and reading a tile's results; the next K block's barrier
-//! stands between reading and writing them again. The same barriers stand between writing the description of
-//! the next tile, reading it, and writing it again.
+//! All threads reach all barriers. After the barrier at the start of a K block, its halo tile has arrived and
+//! the other buffer is free. A barrier in `results` separates writing a tile's results from reading them. The
+//! next K block's barrier separates reading them from the next writes. The same barriers separate writing the
+//! description of the next tile, reading it, and writing it again.
 //!
 //! # Invariants
-//! - A thread copies the K-vectors whose sources it wrote to the table itself.
+//! - A thread copies exactly the K-vectors whose sources it wrote to the table itself.
 //! - While a K block is multiplied, only the other buffer is written.
-//! - Each step adds two K-vectors to the accumulators. Where a K block has an odd number of them, the last
-//!   one meets filters of 0, as does everything beyond the last channel.
+//! - Each step adds two K-vectors to the accumulators. If a K block has an odd number of K-vectors, the last
+//!   step's second K-vector meets filters of 0, as does everything beyond the last channel.
 
 use core::ptr;
 
@@ -76,14 +76,14 @@ multiplied!(
 #[cfg(hopper)]
 multiplied!(W64N128 by Warpgroup,);
 
-/// Tiles of pixels of all samples, recomputed at each call.
+/// Returns the number of pixel tiles of all samples, recomputed at each call.
 #[inline(always)]
 fn work_tiles_here(g: &GemmGeometry) -> u32 {
     let tiles = opaque::to_compiler(g.tiles_d) * g.tiles_h * g.tiles_w;
     g.conv.n as u32 * tiles
 }
 
-/// The geometry, with the numbers for the epilogue opaque to the compiler.
+/// Returns the geometry, with the numbers that the epilogue uses opaque to the compiler.
 #[inline(always)]
 fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
     GemmGeometry {
@@ -112,16 +112,16 @@ fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
     }
 }
 
-/// Blocks that a multiprocessor should hold: the tile's number, but fewer for the larger tiles of split
-/// values on Ampere and Ada, where the assembler cannot fit them into so few registers.
+/// Returns the minimum of resident blocks per multiprocessor: the tile's number, or one less for the larger
+/// tiles of split values on Ampere and Ada. The assembler cannot fit these into so few registers.
 const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
     let parts = format.step_parts();
     let roomy = cfg!(hopper) || parts == 1 || tile.operands == 1;
     tile.blocks_per_processor(parts) - !roomy as u32
 }
 
-/// A block computes tiles of filters times pixels, the moments of each filter over those pixels, and
-/// writes them or their pooled extrema.
+/// A block computes tiles of filters times pixels, and the moments of each filter over a tile's pixels. It
+/// writes the results, or their pooled extrema.
 ///
 /// *Launch*: the config's `shape(..)`. *Mapping*, *barriers*: at the head of the module.
 /// *Traffic*: each K-vector of the reformatted input about once for each tile of filters, the filters once a
@@ -131,10 +131,10 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
 /// `reformatted` and `input_descales` were written by the reformat kernels of the same config, `operands` and
 /// `filter_descales` by the filters kernel; `bias`, `norm_weight` and `scale` are null or have an element for
 /// each output channel; `y` has an element for each output, or, with pooling, for each window; `moments` has
-/// the config's `moment_elements()`. Without a norm, `x` and `weight` are the original input and filters, and
-/// `gain` and `shift` have an element for each output channel if the epilogue has them, and those behind if
-/// the list does, which has no residual; with a norm, none of these is accessed. `y` and `moments` overlap
-/// nothing else and start on 16 bytes.
+/// the config's `moment_elements()`. Without a norm, `x` and `weight` are the original input and filters;
+/// `gain` and `shift` have an element for each output channel if the epilogue uses them, `gain_behind` and
+/// `shift_behind` if the list does; the list has no residual. With a norm, none of these is accessed. `y` and
+/// `moments` overlap nothing else and are 16-byte aligned.
 #[kernel(
     instances(
         S: [
@@ -282,7 +282,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
             buffer = 1 - buffer;
             k_block += 1;
         }
-        // Recomputed here: values derived from it would else take registers during the mainloop.
+        // Recomputed here; values derived from it earlier would take registers during the mainloop.
         let thread = opaque::to_compiler(thread::thread_idx_x());
         let results = results_of(thread / WARP_THREADS, thread, geometry_here(g));
         multiplier.end(&mut sums, &results);

@@ -1,10 +1,10 @@
 //! The reformat: the padded input as K-vectors of 16-bit values.
 //!
-//! f32 is multiplied by a power of two before it is rounded to f16, so that the largest values of a sample
-//! are between `2^8` and `2^15`. The rounding errors are then small even beside values that are ten thousand
-//! times smaller than those. Any such scale will do, so most samples need not be scanned first. A first pass
-//! reformats at the optimistic [`OPTIMISTIC_SCALE`] and records that value; a second pass reformats again the
-//! samples that the scale does not suit.
+//! f32 values are multiplied by a power of two before they are rounded to f16, so that the largest magnitude
+//! of a sample is between `2^8` and `2^15`. The rounding errors are then small even beside values ten
+//! thousand times smaller than the largest. Any scale with this property will do, so most samples need not be
+//! scanned first. A first pass reformats at the optimistic [`OPTIMISTIC_SCALE`] and records the largest
+//! magnitude. A second pass reformats again the samples that the scale does not suit.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, math, shared_array, thread, warp};
@@ -22,12 +22,12 @@ use crate::parts::unroll::unroll;
 pub(super) const OPTIMISTIC_SCALE: f32 = 512.0;
 pub(super) const OPTIMISTIC_DESCALE: f32 = 1.0 / OPTIMISTIC_SCALE;
 
-/// Scaled, it is `2^8`. Two f16 have an error of up to `2^-22` of a value, or of `2^-25` (half of the
-/// smallest f16) if that is more, which is `2^-33` of the sample's largest value. That matters for channels
-/// much smaller than others.
+/// The smallest sample maximum for the optimistic scale, which scales it to `2^8`. Two f16 have an error of
+/// up to `2^-22` of a value or `2^-25` (half of the smallest f16), whichever is more. The latter is `2^-33`
+/// of the sample's largest value, which matters for channels much smaller than others.
 const OPTIMISTIC_MIN: f32 = 0.5;
 
-/// Scaled, it is half of f16's range.
+/// The largest sample maximum for the optimistic scale, which scales it to half of f16's range.
 const OPTIMISTIC_MAX: f32 = 64.0;
 
 /// Values of a K-vector.
@@ -41,7 +41,7 @@ shared_array! {
     static IMPLICIT_GEMM_LARGEST: [u32; WARPS as usize];
 }
 
-/// The largest of `bits` over all threads of the block.
+/// Returns the largest of `bits` over all threads of the block.
 ///
 /// # Safety
 /// All threads of the block make this call, once in a kernel.
@@ -61,7 +61,8 @@ unsafe fn largest_of_block(bits: u32) -> u32 {
 }
 const _: () = assert!(WARPS == 8);
 
-/// The bits of a finite value's magnitude; 0 for others. Bits of magnitudes have the order of the magnitudes.
+/// Returns the bits of a finite value's magnitude; 0 for infinities and NaN. The bits have the order of the
+/// magnitudes.
 #[inline(always)]
 pub(super) fn magnitude(x: f32) -> u32 {
     let bits = math::abs(x).to_bits();
@@ -80,7 +81,7 @@ struct Reformatter<'a, T: Storage> {
 }
 
 impl<T: Storage> Reformatter<'_, T> {
-    /// The bits of the largest magnitude in the thread's share of a whole sample.
+    /// Returns the bits of the largest magnitude in the thread's share of a whole sample.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn largest_of_thread(&self, sample: u32) -> u32 {
@@ -123,9 +124,9 @@ impl<T: Storage> Reformatter<'_, T> {
         }
     }
 
-    /// Reformats to NHWC, two planes at a time. Each lane has two neighbouring pixels (their number is even).
-    /// Two lanes then exchange K-vectors and write one pixel at a time, so that both K-vectors of a sector
-    /// are written together.
+    /// Reformats to NHWC, two planes at a time. Each lane has two neighbouring pixels; the number of pixels
+    /// is even. Two lanes then exchange K-vectors and write one pixel at a time, so that both K-vectors of a
+    /// sector are written together.
     #[cfg(hopper)]
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
@@ -136,8 +137,8 @@ impl<T: Storage> Reformatter<'_, T> {
         scale: f32,
     ) -> u32 {
         let (g, conv) = (self.g, &self.g.conv);
-        // All planes of a pixel at about the same time, so that whole memory transactions are written
-        // together.
+        // Consecutive blocks have the planes of the same pixels, so that whole memory transactions are
+        // written together.
         let (block, pair) = div_rem(block, conv.groups * g.reformatted_planes());
         let (group, pair_of_group) = div_rem(pair, g.reformatted_planes());
         let pixels = conv.input_pixels();
@@ -181,7 +182,7 @@ impl<T: Storage> Reformatter<'_, T> {
                 });
             });
             unroll!(2, |of_two| {
-                // The even lane has the first K-vector of both lanes' pixels, and the odd one the second.
+                // The even lane keeps the first K-vector of both lanes' pixels, the odd lane the second.
                 let (mut first, mut second) = ([0; 4], [0; 4]);
                 let words = words[of_two];
                 unroll!(4, |i| {
@@ -212,7 +213,7 @@ impl<T: Storage> Reformatter<'_, T> {
         bits
     }
 
-    /// The same for K-vectors of `CHANNELS` channels.
+    /// Reformats to planes of K-vectors of `CHANNELS` channels.
     #[inline(always)]
     unsafe fn pack_of<F: Format<Stored = T>, const CHANNELS: usize>(
         &self,
@@ -346,10 +347,9 @@ unsafe fn store_parts<F: Format>(
 /// A block reformats some K-vectors of one plane, or of two planes to NHWC.
 ///
 /// *Launch*: `g.reformat_shape()`. Blocks of one plane are neighbours.
-/// *Mapping*: threads of consecutive K-vectors, `K_VECTORS_PER_THREAD` each, a block's width
-/// apart. *Barriers*: one if values are scaled.
-/// *Traffic*: each element of the input is read once for every column that K-vectors hold
-/// (from cache), the reformatted input is written once.
+/// *Mapping*: consecutive threads have consecutive K-vectors; each thread has `K_VECTORS_PER_THREAD`, a
+/// block's width apart. *Barriers*: one if values are scaled. *Traffic*: each element of the input is read
+/// once for every column that K-vectors hold (from cache), the reformatted input is written once.
 ///
 /// # Safety
 /// `x` has `g.conv.n * g.sample_elements()` elements, `reformatted` the config's
@@ -390,12 +390,12 @@ pub unsafe fn implicit_gemm_reformat<F: Format>(
     }
 }
 
-/// Where samples were not scanned, computes the scale of each sample, and reformats samples again that the
-/// optimistic scale does not suit. Where the producer converts, it only computes the scales.
+/// Computes the scale of each sample if samples were not scanned, and reformats the samples that the
+/// optimistic scale does not suit. If the producer converts the input, the kernel only computes the scales.
 ///
 /// *Launch*: `g.rescale_shape()`. *Mapping*: blocks of one sample take blocks of its K-vectors
 /// in turn. *Barriers*: one.
-/// *Traffic*: the largest values; for samples that are reformatted again, that of the reformat.
+/// *Traffic*: the largest magnitudes; for samples that are reformatted again, the traffic of the reformat.
 ///
 /// # Safety
 /// As for the reformat. `largest` has `recorded` elements for each sample: one for each block of the

@@ -13,7 +13,7 @@ use crate::parts::index::div_rem;
 /// Pixels of an octet.
 pub(super) const OCTET_PIXELS: u32 = 8;
 
-/// Strips of octets of a tile. For `mma.sync` there are none, which the compiler then knows.
+/// Returns the strips of octets of a tile: a compile-time 0 for `mma.sync`.
 #[inline(always)]
 fn strips(g: &GemmGeometry, tile: GemmTile) -> u32 {
     if tile.mainloop.is_warpgroup_mma() {
@@ -23,7 +23,7 @@ fn strips(g: &GemmGeometry, tile: GemmTile) -> u32 {
     }
 }
 
-/// Neighbouring outputs in depth of a tile. The compiler knows it where it is always one.
+/// Returns the neighbouring outputs in depth of a tile: a compile-time 1 if the tile is not warp-specialized.
 #[inline(always)]
 fn outputs_d(g: &GemmGeometry, tile: GemmTile) -> u32 {
     if tile.is_warp_specialized() {
@@ -33,8 +33,8 @@ fn outputs_d(g: &GemmGeometry, tile: GemmTile) -> u32 {
     }
 }
 
-/// The binary logarithm of the K-vectors of a span of the halo tile; 0 for planes, which the compiler knows
-/// where it is always so.
+/// Returns the binary logarithm of the K-vectors of a span of the halo tile. It is 0 for planes, at compile
+/// time for tiles and formats that never have an NHWC halo tile.
 #[inline(always)]
 pub(super) fn span_shift<F: Format>(g: &GemmGeometry, tile: GemmTile) -> u32 {
     if may_have_nhwc_tile::<F>(tile) {
@@ -69,10 +69,10 @@ pub(super) fn has_nhwc_tile<F: Format>(g: &GemmGeometry, tile: GemmTile) -> bool
     may_have_nhwc_tile::<F>(tile) && g.has_nhwc_tile()
 }
 
-/// The first plane of a K block, and its filter slice, if slices are K blocks.
+/// Returns the first plane of a K block, and its filter slice if slices are K blocks.
 #[inline(always)]
 pub(super) unsafe fn k_block_place(g: &GemmGeometry, k_block: u32) -> (u32, u32) {
-    // K blocks of a slice before the next slice's turn: one or two.
+    // A slice has one or two consecutive K blocks before those of the next slice.
     let shift = u32::from(g.slice_planes > g.k_block_planes);
     let (group, of_group) = div_rem(k_block, g.depth_k_blocks << shift);
     let plane = group * g.slice_planes + (of_group & shift) * g.k_block_planes;
@@ -85,7 +85,7 @@ pub(super) fn to_word(a: u32, b: u32, c: u32) -> u32 {
     c | b << PLACE_BITS | a << (2 * PLACE_BITS)
 }
 
-/// Unpacks the coordinates of [`to_word`].
+/// Unpacks the coordinates that [`to_word`] packed.
 #[inline(always)]
 pub(super) fn from_word(word: u32) -> [u32; 3] {
     const MASK: u32 = (1 << PLACE_BITS) - 1;
@@ -123,7 +123,8 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Fills in the offsets of a halo tile's K-vectors in the reformatted input, from the first one's.
+    /// Fills in the offsets of a halo tile's K-vectors in the reformatted input, relative to the first
+    /// K-vector.
     #[inline(always)]
     pub(super) unsafe fn find_sources<S: TileShape>(&self) {
         let g = self.g;
@@ -163,7 +164,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Offset of a halo tile's K-vector in the reformatted input from the first one's.
+/// Returns the offset of a halo tile's K-vector in the reformatted input, relative to the first K-vector.
 #[inline(always)]
 pub(super) unsafe fn source(g: &GemmGeometry, tile: GemmTile, k_vector: u32) -> u32 {
     let KVectorPlace {
@@ -175,11 +176,11 @@ pub(super) unsafe fn source(g: &GemmGeometry, tile: GemmTile, k_vector: u32) -> 
     (d * g.reformatted_h + h) * g.row_k_vectors() + stride_phase * g.stride_phase_columns + column
 }
 
-/// Coordinates of a halo tile's K-vector from the first one.
+/// Coordinates of a halo tile's K-vector relative to the first one.
 struct KVectorPlace {
     d: u32,
     h: u32,
-    /// Its stride phase, and its column there.
+    /// The stride phase, and the column within it.
     stride_phase: u32,
     column: u32,
 }
@@ -207,7 +208,7 @@ impl KVectorPlace {
     }
 }
 
-/// Depth, row and strip of a row of a halo tile of octets.
+/// Returns depth, row and strip of a row of a halo tile of octets.
 #[inline(always)]
 unsafe fn row_of_octet(g: &GemmGeometry, tile: GemmTile, row: u32) -> (u32, u32, u32) {
     let conv = &g.conv;
@@ -221,8 +222,9 @@ unsafe fn row_of_octet(g: &GemmGeometry, tile: GemmTile, row: u32) -> (u32, u32,
     (d, h, strip)
 }
 
-/// The offset in entry `entry` of the table of offsets, from the base of a pixel: of a K-vector of the K
-/// block, in bytes, or of the first K-vector of a step, in K-vectors.
+/// Returns entry `entry` of the table of offsets, relative to the base of a pixel. With matrix descriptors,
+/// it is the offset of a step's first K-vector, in K-vectors. Otherwise it is the offset of a K-vector of the
+/// K block, in bytes.
 #[inline(always)]
 pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: u32) -> u32 {
     let conv = &g.conv;
@@ -274,7 +276,7 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
     }
     let of_plane = format.parts * g.halo_k_vectors;
     if g.operands.is_descriptor() {
-        // Steps take pairs of planes, which are side by side in a span.
+        // A step takes a pair of planes, which are side by side in a span.
         let shift = span_shift::<F>(g, tile);
         let of_line = (2 * plane) & ((1 << shift) - 1);
         (2 * plane - of_line) * of_plane + (in_halo << shift) + of_line
@@ -285,12 +287,12 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
 
 /// The positions of a pixel of a tile.
 pub(super) struct PixelPlace {
-    /// Its base, the first K-vector in the halo tile, in bytes.
+    /// The byte offset of the pixel's first K-vector in the halo tile.
     base: u32,
-    /// Its packed coordinates in the tile.
+    /// The packed coordinates in the tile.
     pub(super) coordinates: u32,
-    /// Its offset in the output plane from the tile's first pixel; beyond all of them for one that
-    /// is not used or is beside the output.
+    /// The offset in the output plane from the tile's first pixel. It is `u32::MAX` if the pixel is unused or
+    /// beside the output.
     pub(super) position: u32,
 }
 
@@ -303,7 +305,7 @@ impl PixelPlace {
             let (h, w) = div_rem(in_slice, g.tile_pitch);
             (d, h, w)
         } else {
-            // Slices lie between the rows.
+            // A row holds its pixels of all slices, slice after slice.
             let (h, in_row) = div_rem(pixel, g.tile_pitch);
             let (d, w) = div_rem(in_row, g.slice_pitch);
             (d, h, w)

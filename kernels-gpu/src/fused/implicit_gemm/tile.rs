@@ -20,7 +20,8 @@ tile!(M64N128 M32N128 M16N256 M64N32 M16N64);
 #[cfg(hopper)]
 tile!(W64N128);
 
-/// The most operands and octets of pixels of a warp in any tile. Unused ones take no registers.
+/// The largest numbers of operands and of pixel octets of a warp in any tile. Unused elements take no
+/// registers.
 pub(super) const MAX_OPERANDS: usize = 4;
 pub(super) const MAX_PIXEL_OCTETS: usize = 16;
 

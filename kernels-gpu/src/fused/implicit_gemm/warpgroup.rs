@@ -2,19 +2,21 @@
 //!
 //! # Operands
 //! A are the filters, in registers, 16 rows for each warp. B are the halo tile's K-vectors in place. An MMA
-//! step is one tap in two planes, or two neighbouring columns of the only plane, so the halves of K are
-//! equally far apart in every step, and pixels lie as `W64N128` says: a tap is another start address.
+//! step is one tap in two planes, or two neighbouring columns of the only plane. The halves of K are
+//! therefore equally far apart in every step. Pixels lie as `W64N128` says, so a tap is another start
+//! address.
 //!
 //! # Accumulators
 //! [`MMA_BATCH_STEPS`] steps are an MMA batch. In the f16x2 split an MMA batch starts from zero, and ordinary
-//! additions, which round, add it to the tile's total. Tensor cores truncate (`warps` says what follows from
-//! it); so few truncating additions in a row leave an error of 4e-7 of the results' standard deviation for
-//! any number of terms. Values of one part are accumulated by the tensor cores alone, which saves registers.
+//! additions, which round, add it to the tile's total. Tensor cores truncate (`warps` describes the
+//! consequences). With so few truncating additions in a row, the error stays at 4e-7 of the results' standard
+//! deviation for any number of terms. Single-part values are accumulated by the tensor cores alone, which
+//! saves registers.
 //!
-//! The tile's two halves of 64 pixels are MMA batches of their own: the first one is promoted while the
+//! Each half of 64 of the tile's pixels is an MMA batch of its own: the first one is promoted while the
 //! tensor cores multiply the second. The filters of the next MMA batch are loaded meanwhile or, in the f16x2
-//! split, as soon as the MMA batch is over. A multiprocessor holds two or three blocks, of which one
-//! multiplies while another waits.
+//! split, as soon as the MMA batch is over. A multiprocessor holds two or three blocks; one multiplies while
+//! another waits.
 
 use cuda_std::global::Global;
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
@@ -41,7 +43,7 @@ pub(super) struct Warpgroup {
     filter_warp: u32,
 }
 
-/// The accumulators of one half of the pixels.
+/// Returns the accumulators of one half of the pixels.
 #[inline(always)]
 fn half(sums: &Sums, half: usize) -> [f32; 32] {
     let mut values = [0.0; 32];
@@ -69,7 +71,7 @@ fn take<F: Format>(sums: &mut Sums, half: usize, values: [f32; 32]) {
     });
 }
 
-/// The step behind an MMA batch, perhaps the next tile's first.
+/// Returns the step after an MMA batch, which may be the next tile's first.
 #[inline(always)]
 fn following(step: u32, all_mma_steps: u32) -> u32 {
     let next = step + MMA_BATCH_STEPS;
@@ -80,8 +82,8 @@ fn following(step: u32, all_mma_steps: u32) -> u32 {
 struct MmaBatch([InFlight; 2]);
 
 impl MmaBatch {
-    /// Multiplies both halves of the pixels; the second one's K-vectors are `second_half` units behind the
-    /// first one's.
+    /// Multiplies both halves of the pixels. The K-vectors of the second half are `second_half` units behind
+    /// those of the first.
     #[inline(always)]
     unsafe fn start<F: Format>(
         sums: &Sums,
@@ -95,8 +97,8 @@ impl MmaBatch {
         Self([left, F::start(half(sums, 1), filters, b, low)])
     }
 
-    /// Takes the first half's accumulators while the second half is in flight, waits for the second, and
-    /// returns it. The filters' registers are then free.
+    /// Takes the first half's accumulators while the second half is in flight. Then waits for the second half
+    /// and returns its accumulators. The filters' registers are then free.
     #[inline(always)]
     unsafe fn end_left<F: Format>(self, sums: &mut Sums) -> [f32; 32] {
         let [left, right] = self.0;

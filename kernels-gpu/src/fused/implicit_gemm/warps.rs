@@ -7,10 +7,11 @@
 //! to `2^-24` of itself for each instruction where signs are mixed. In the f16x2 split a lane therefore
 //! promotes its accumulators after [`PROMOTION_MMA_STEPS`] steps (or one more, since steps come in twos): it
 //! adds them to a total in the shared memory of the results, with rounding, and starts them anew. In the
-//! bf16x3 split, whose steps are one instruction each, it does so after twice as many. Shorter sums are never
-//! promoted. An instruction adds 16 terms and a sum and cuts off less than `5.25 * 2^-23` of the largest of
-//! them, so 51 instructions cut off less than 3.2e-5 of the sum of magnitudes. docs/tuning.md has usual
-//! errors, and those of an FMA chain: 1e-6 of the results' standard deviation for any number of terms.
+//! bf16x3 split, whose steps are one instruction each, it does so after twice as many steps. Shorter sums are
+//! never promoted. An instruction adds 16 terms and a sum and cuts off less than `5.25 * 2^-23` of the
+//! largest of them, so 51 instructions cut off less than 3.2e-5 of the sum of magnitudes. The usual error is
+//! 1e-6 of the results' standard deviation for any number of terms; docs/tuning.md has it beside the errors
+//! of an FMA chain.
 
 use cuda_std::global::Global;
 use cuda_std::shared;
@@ -27,10 +28,10 @@ use super::results::Results;
 use super::tile::{MAX_OPERANDS, MAX_PIXEL_OCTETS, Sums, TileShape};
 use crate::parts::unroll::unroll;
 
-/// A flag above any number of steps.
+/// A flag in `kept`, above any number of steps.
 const PROMOTED: u32 = 1 << 16;
 
-/// Pairs of octets of pixels of a warp.
+/// The most pairs of pixel octets of a warp.
 const MAX_PAIRS: usize = MAX_PIXEL_OCTETS / 4;
 
 /// Operands of filters, by part.
@@ -62,8 +63,7 @@ unsafe fn load_filters<F: Format, S: TileShape>(
     filters
 }
 
-/// Accumulates one MMA step. `bases` are the addresses of the lane's pixels, for every second octet of
-/// pixels.
+/// Accumulates one MMA step. `bases` has the addresses of the lane's pixels in every second octet of pixels.
 #[inline(always)]
 unsafe fn multiply<F: Format, S: TileShape>(
     sums: &mut Sums,
@@ -112,18 +112,18 @@ pub(super) struct Warps {
     /// The next step of the whole reduction, and its filters.
     step: u32,
     filters: Filters,
-    /// The first of the warp's operands in a step's.
+    /// The warp's first operand among the operands of a step.
     first_operand: u32,
     /// The bases of the lane's pixels in a halo tile, for every second octet.
     bases: [u32; MAX_PAIRS],
-    /// 1 in lanes that give addresses of the second K-vector of a step.
+    /// 1 in lanes that give the addresses of a step's second K-vector.
     second: u32,
-    /// Steps in the accumulators, and [`PROMOTED`] if accumulators of this tile were promoted.
+    /// The number of steps in the accumulators, plus [`PROMOTED`] if accumulators of this tile were promoted.
     kept: u32,
 }
 
 impl Warps {
-    /// Counts the next steps, and promotes the accumulators first if they have enough steps.
+    /// Counts the next steps. Promotes the accumulators first if they have enough steps.
     #[inline(always)]
     unsafe fn keep<F: Format, S: TileShape>(
         &mut self,
@@ -151,8 +151,8 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
     #[inline(always)]
     unsafe fn new(operands: Global<u32>, halo: &Halo<'_>, results: &Results<'_, F, S>) -> Self {
         let lane = thread::thread_idx_x() % WARP_THREADS;
-        // Lanes 0 to 7 give the pixels of the first K-vector, 8 to 15 the same ones of the second, the others
-        // those of the next octet of pixels.
+        // Lanes 0 to 7 give the addresses of an octet's pixels in the first K-vector, lanes 8 to 15 in the
+        // second. Lanes 16 to 31 do the same for the next octet of pixels.
         let first_pixel = results.pixel_warp * S::TILE.warp_pixels() + lane / 16 * 8 + lane % 8;
         let mut bases = [0; MAX_PAIRS];
         unroll!(4, |pair| {
@@ -189,7 +189,7 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
         let low_part = g.halo_k_vectors * K_VECTOR_BYTES;
         let at = halo.buffers.addr(buffer * (g.k_block_bytes(parts) / 4));
         let mut k_vector = self.second;
-        // Two steps at a time, so that the operands of one can be loaded while the other's are used.
+        // Two steps at a time, so that one step's operands are loaded while the other's are used.
         let mut left = g.mma_steps;
         while left >= 2 {
             self.keep(2, sums, results);

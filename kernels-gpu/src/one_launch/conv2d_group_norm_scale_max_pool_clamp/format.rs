@@ -52,9 +52,9 @@ pub(super) trait Format {
 
     /// Loads four pixels from `at` on; channels are `plane` elements apart.
     unsafe fn load(x: *const Self::Stored, elements: usize, at: usize, plane: usize) -> Self::Raw;
-    /// Pixels beyond the input.
+    /// Zero pixels, for positions beyond the input.
     fn zero() -> Self::Raw;
-    /// The largest magnitude, NaN left out.
+    /// The largest magnitude, ignoring NaN.
     fn magnitude(raw: &Self::Raw) -> f32;
     /// Pixel `i` of the four as K-vectors, the high and the low part.
     fn pixel(raw: &Self::Raw, i: usize, scale: f32) -> [Pixel; 2];

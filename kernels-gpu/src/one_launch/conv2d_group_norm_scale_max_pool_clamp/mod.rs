@@ -2,11 +2,11 @@
 //! input is read once, and only the output is written.
 //!
 //! # Idea
-//! 1. *Pooling before the statistics are known.* Behind the convolution a channel goes through `a * y + b`,
-//!    and the sign of `a` is that of `weight * scale`, which is known beforehand. `prepare` multiplies that
-//!    sign into the filters, so the pooled value is always the maximum of its window. One pass over the
-//!    convolution then gives the statistics of each channel, and the window maxima: a sixteenth of the
-//!    convolution's output, which waits in shared memory.
+//! 1. *Pooling before the statistics are known.* After the convolution, norm and scale map a channel by
+//!    `a * y + b`. The sign of `a` is that of `weight * scale`, which is known beforehand. `prepare`
+//!    multiplies that sign into the filters, so the pooled value is always the maximum of its window. One
+//!    pass over the convolution then gives the statistics of each channel and the window maxima. The maxima
+//!    are a sixteenth of the convolution's output and wait in shared memory.
 //! 2. *Filters in registers, pixels in shared memory.* The 64 output channels are the rows of A, which stay
 //!    in registers for the whole launch. 128 pixels, a row of the image, are the columns of B. An MMA then
 //!    reads half as many bytes from shared memory as its time allows.
@@ -20,8 +20,8 @@
 //!    filters have one of their own.
 //! 5. *Statistics about a shift.* The mean of the first half of a warpgroup's first output row is subtracted
 //!    from all of its rows, so a mean far from zero costs no accuracy. The subtraction costs no instruction:
-//!    a row takes 27 (or 9) halves of MMA steps, one half is left over, and there the shift, as a filter,
-//!    meets a row of constant pixels.
+//!    a row takes 27 (or 9) halves of MMA steps, which leaves one half unused. In that half the shift, as a
+//!    filter, meets a row of constant pixels.
 //! 6. *Two accumulator sets.* A row is two MMA batches of 64 columns each. A warpgroup reduces one while the
 //!    tensor cores compute the other, so they stay busy also while the other warpgroups wait.
 //!
@@ -44,7 +44,7 @@
 //!     all consumer warpgroups together (`statistics`), at the end of the sample:
 //!         moments of each channel: threads, quads, warpgroups, and the other half's, through the cluster
 //!         mean and variance of each group -> center, slope and summand of each channel
-//!         y = clamp((pooled - center) * slope + summand)       # the producer loads the next sample meanwhile
+//!         y = clamp((pooled - center) * slope + summand)       # producer loads the next sample meanwhile
 //! ```
 //!
 //! # Tiles
@@ -58,21 +58,21 @@
 //! # Small batches
 //! Where samples are few, a cluster has more blocks (`SPREAD`): for each half of a sample, one block for
 //! every consumer warpgroup. The output tiles of a warpgroup, its shifts, its scales and the order in which
-//! statistics are combined stay the same, so results are the same bits and the batch size may decide. Each of
-//! these blocks loads its whole half, and so chooses the same scales. In each block another warpgroup
-//! multiplies; the others wait for the stages that they skip, and release them. Every block receives the
-//! statistics of all warpgroups, combines them in the same order, and writes the pooled rows of its own
-//! output tiles. The tensor cores have half or a third of the work. The blocks of a half load the same rows,
-//! all but the first time from the L2 cache.
+//! statistics are combined stay the same. Results are therefore bit-identical, and the batch size may select
+//! the variant. Each of these blocks loads its whole half, and so chooses the same scales. In each block a
+//! different warpgroup multiplies; the other warpgroups wait for the stages that they skip, and release them.
+//! Every block receives the statistics of all warpgroups, combines them in the same order, and writes the
+//! pooled rows of its own output tiles. Each block's tensor cores have half or a third of the work. The
+//! blocks of a half load the same rows, from the L2 cache after the first time.
 //!
 //! # Barriers
-//! | barrier | arrivals | a completed phase says |
+//! | barrier | arrivals | meaning of a completed phase |
 //! |---|---|---|
-//! | `full[stage]` | a lane of each producer warp | the rows of the input tile are stored and visible to the tensor cores |
-//! | `empty[stage]` | a lane of each warp of one consumer warpgroup | the MMAs of the *output tile* with this number are complete |
-//! | `exchanged[sample % 2]` | one thread, and 512 bytes for each set of statistics | the statistics of the other block, or of all blocks, have arrived |
+//! | `full[stage]` | a lane of each producer warp | the input tile is stored and visible to tensor cores |
+//! | `empty[stage]` | a lane of each warp of a consumer warpgroup | the *output tile*'s MMAs are complete |
+//! | `exchanged[sample % 2]` | a thread, 512 bytes a set | statistics of the other or all blocks are here |
 //! | named 1 | the producer warpgroup | magnitudes of an input tile are stored |
-//! | named 2 | all consumer warpgroups | statistics stored, channels stored, affine parameters stored, pooled rows read |
+//! | named 2 | all consumer warpgroups | statistics, channels, affine parameters stored; pooled rows read |
 //!
 //! # Invariants
 //! - Tiles are counted through all samples: input tile `g` uses stage `g % stages` in phase `g / stages`.
@@ -83,10 +83,10 @@
 //!   tile must lower the scale, the producer warps wait for the last output tile that still needs the old
 //!   one, and rescale the input tile before in place. The output tile in between waits for `full` of the new
 //!   one.
-//! - Statistics of neighbouring samples use different barriers and buffers. A block sends those of a sample
-//!   only after it has received the other blocks' of the sample before, and these were sent after each of
-//!   them had received and read those of the sample before that. So no data arrives at a barrier whose last
-//!   phase is not over, however late the asynchronous stores are.
+//! - Statistics of neighbouring samples use different barriers and buffers. A block sends its statistics of a
+//!   sample only after it has received the other blocks' statistics of the previous sample. Each block sent
+//!   those only after it had received and read the statistics of the sample before that. So no data arrives
+//!   at a barrier whose last phase is not over, however late the asynchronous stores are.
 //! - A block waits for all statistics of a sample, so no block ends before the data sent to it has arrived.
 //! - A warpgroup that skips an output tile releases the stage as soon as it is full. The producer warps wait
 //!   for output tiles in their order, so they still wait for the ones before it.
@@ -197,12 +197,13 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<F: Format>(
     body::<F>(x, filters, channels, y, g);
 }
 
-/// `conv2d_group_norm_scale_max_pool_clamp_wgmma` with a sample spread over more blocks (small batches).
+/// [`fn@conv2d_group_norm_scale_max_pool_clamp_wgmma`] with a sample spread over more blocks, for small
+/// batches.
 ///
-/// *Launch*, *mapping*, *barriers*, *traffic*: as there.
+/// *Launch*, *mapping*, *barriers*, *traffic*: as for [`fn@conv2d_group_norm_scale_max_pool_clamp_wgmma`].
 ///
 /// # Safety
-/// As there.
+/// As for [`fn@conv2d_group_norm_scale_max_pool_clamp_wgmma`].
 #[kernel(
     instances(F: [
         f16x2_f32: F16x2<true>,

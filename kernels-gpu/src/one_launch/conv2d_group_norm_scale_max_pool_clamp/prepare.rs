@@ -25,8 +25,8 @@ const fn taps(row: u32, column: u32) -> Option<u32> {
     Some(row * FILTER + column)
 }
 
-/// The pairs of the three rows, the pair and the single of taps 2, and those where a stage ends after the
-/// first row (`CROSSING`).
+/// The pairs of taps 0 and 1 of the three rows, then the pair and the single of taps 2, then the same two for
+/// a stage that ends after the first row (`CROSSING`).
 const TAPS: [Taps; 7] = [
     [taps(0, 0), taps(0, 1)],
     [taps(1, 0), taps(1, 1)],
@@ -40,11 +40,11 @@ const TAPS: [Taps; 7] = [
 const _: () = assert!(OneLaunch2dConfig::SCALED_F16.fragments == TAPS.len() as u32);
 const _: () = assert!(OneLaunch2dConfig::F16X2.fragments == 2 * TAPS.len() as u32);
 
-/// A finite replacement for an infinite scale. With an infinite one, `bias * scale` and the term that is
-/// added to it may be infinities of opposite sign, whose sum is NaN. The replacement makes about 2^96 of the
-/// larger of `weight` and `bias`, which the clamp treats like infinity, unless its bound is beyond 2^90 or
-/// the scaled value is below 2^-90 of that larger one. Where both are 0, the scale stays infinite and gives
-/// NaN, as it should.
+/// Returns a finite replacement for an infinite scale. With an infinite scale, `bias * scale` and the other
+/// summand may be infinities of opposite sign, whose sum is NaN. The replacement scales the larger of
+/// `weight` and `bias` to about 2^96. The clamp treats that like infinity, unless its bound is beyond 2^90 or
+/// the scaled value is below 2^-90 of that larger one. If both are 0, the scale stays infinite and gives NaN,
+/// as it should.
 #[inline(always)]
 fn large(scale: f32, weight: f32, bias: f32) -> f32 {
     let exponent = |x: f32| ((x.to_bits() >> 23) & 0xff) as i32 - 127;

@@ -129,7 +129,7 @@ pub(super) unsafe fn send<F: Format>(
     }
 }
 
-/// Where mean and M2 of channel `k` arrive, in set `set` of the sample parity `place`.
+/// The words where mean and M2 of channel `k` arrive, in set `set` of the sample parity `place`.
 #[inline(always)]
 unsafe fn received<F: Format>(memory: &Memory, place: u32, set: u32, k: u32) -> Shared<f32> {
     const WORDS: u32 = RECEIVED_BYTES / 4;
@@ -181,15 +181,15 @@ pub(super) unsafe fn finish<F: Format>(
     let threads = F::CONFIG.consumers * WARPGROUP_THREADS;
     barrier::sync(CONSUMER_BARRIER, threads);
     // Opaque in the 16-bit formats, so that the assembler keeps no value computed from it in registers during
-    // the mainloop. In f32 this `opaque` itself is what the assembler lacks registers for.
+    // the mainloop. In f32, the assembler has no register left for this `opaque` itself.
     let k = if F::SCALED {
         thread
     } else {
         opaque::to_assembler(thread)
     };
-    // The condition is the same for all lanes of a warp. `uniform` tells the assembler so; else it takes the
-    // branch for divergent and keeps addresses out of uniform registers. It is evaluated each time, or the
-    // compiler would copy the barriers into the branches.
+    // The condition is uniform over a warp. `uniform` tells the assembler; otherwise it would treat the
+    // branch as divergent and keep addresses out of uniform registers. The condition is evaluated each time,
+    // because the compiler would otherwise copy the barriers into the branches.
     let has_channel = || opaque::uniform(thread) < OUT_CHANNELS;
     if has_channel() {
         let all = gather::<F>(g, memory, item, thread);

@@ -15,8 +15,9 @@ use crate::parts::unroll::unroll;
 /// Words of a copy in one channel.
 const COPY_WORDS: u32 = COPY_BYTES / 4;
 
-/// Word of a plane where the peek is stored until it is converted. It is behind the converted rows (a row
-/// takes at most 38 words if a depth has at least 3 rows), and two peeks fit before the plane's end.
+/// Word of a plane where the peek (the sample's first rows) is stored until it is converted. It follows the
+/// converted rows (a row takes at most 38 words if a depth has at least 3 rows), and two peeks fit before the
+/// plane's end.
 const PEEK_WORD: u32 = 6144;
 const PEEK_WORDS: u32 = PEEK_ROWS * WIDTH;
 const _: () = assert!(PEEK_ROWS * 38 <= PEEK_WORD && PEEK_WORD + 2 * PEEK_WORDS <= PLANE_WORDS);
@@ -43,7 +44,7 @@ impl Centre {
         }
     }
 
-    /// Stores it for all threads, behind the next barrier.
+    /// Stores the conversion. Other threads may load it after the next barrier.
     #[inline(always)]
     pub(super) unsafe fn store(self, common: Shared<f32>) {
         let [a, b, c] = self.offset;
@@ -158,7 +159,7 @@ impl<F: Format> Filler<'_, F> {
     /// Converts the peek.
     #[inline(always)]
     pub(super) unsafe fn convert_peek(&self, centre: Centre) {
-        // `survey_peek` found the largest before.
+        // Not used: `survey_peek` has already found the largest magnitude.
         let mut largest = 0.0;
         let copies = self.copies(PEEK_ROWS);
         let mut copy = thread::thread_idx_x();

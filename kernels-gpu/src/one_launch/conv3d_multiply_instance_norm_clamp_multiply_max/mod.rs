@@ -8,12 +8,12 @@
 //!
 //! ```text
 //! 1   filters = weight * 2^e, rounded (and the rounding error): operands, in the registers of every warp
-//! 2   means, scale = survey of the first PEEK_ROWS rows        # an estimate of the means: any value would do
+//! 2   means, scale = survey of the first PEEK_ROWS rows       # an estimate of the means: any value would do
 //!     planes = (those rows - means) * scale, rounded (and the rounding error)    # 16-bit types: as stored
 //! 3   for each round, an item of 16 rows x 10 columns to a warp:                 # first pass (`pass`)
 //!         start to copy the next STAGING_ROWS rows
 //!         for each column of the item (`item::convolve`):
-//!             d = planes x filters, over 27 taps and 3 channels                  # 16 rows x 16 filters; 16-bit
+//!             d = planes x filters, over 27 taps and 3 channels               # 16 rows x 16 filters; 16-bit
 //!                                                                                # types: - means x filters
 //!             sum += d; squares += d * d
 //!         wait for the rows; planes = (rows - means) * scale; largest = max(largest, magnitudes)
@@ -142,7 +142,7 @@ const SCALED_MAX: f32 = 30_000.0;
 ///
 /// # Safety
 /// `x` has `g.input_elements()` elements, `y` has `g.n * g.out_elements()`, `weight` `FILTER_ELEMENTS`,
-/// `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16 bytes, and
+/// `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all are 16-byte aligned, and
 /// `y` overlaps none of the others. The grid has `BLOCKS` blocks for each of `g.n` samples.
 #[kernel(
     instances(BLOCKS: [1], F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),

@@ -30,7 +30,7 @@ pub(super) struct Constants {
 
 impl Constants {
     /// Constants of a filter whose accumulators, `scale` times too large, have this sum and this sum of
-    /// squares. `finite` tells whether all parameters of the filter are.
+    /// squares. `finite` tells whether all parameters of the filter are finite.
     #[inline(always)]
     pub(super) fn of_sums(
         g: &OneLaunch3dGeometry,

@@ -20,11 +20,11 @@ const OPERAND_WORDS: u32 = FILTER * 5 * 32 * 4;
 const _: () = assert!(SURVEYORS * OUT_CHANNELS <= BLOCK_THREADS);
 const _: () = assert!(OPERAND_WORDS + FILTER_ELEMENTS <= STAGING_WORDS);
 
-/// The tensors of the filters: weight, bias and multiplier. The original weight is behind its operands in
-/// `staging`.
+/// The tensors of the filters: weight, bias and multiplier. In `staging`, the original weight follows the
+/// operands.
 #[derive(Clone, Copy)]
 pub(super) struct FilterTensors<'a, F: Format> {
-    /// Their shared memory.
+    /// Shared memory for the operands and the original weight.
     pub(super) staging: Shared<u32>,
     /// The common area.
     pub(super) words: Shared<u32>,

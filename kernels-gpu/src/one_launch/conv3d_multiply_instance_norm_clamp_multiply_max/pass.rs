@@ -7,8 +7,8 @@
 //!
 //! # A cluster
 //! A block has consecutive items, and so needs few rows beyond its share of the sample. It loads all of them
-//! before it begins. The power sums of each item are stored separately in shared memory. Behind the cluster's
-//! barrier, each block adds those of all items in the order of a single block, so the sums are the same bits.
+//! before it begins. The power sums of each item are stored separately in shared memory. After the cluster's
+//! barrier, each block adds those of all items in the order of a single block, so the sums are bit-identical.
 //! All blocks also get the largest magnitude of the whole sample, so they make the same decision whether to
 //! repeat the pass.
 
@@ -27,7 +27,7 @@ use super::output::Constants;
 use super::parameters::FilterTensors;
 use crate::parts::unroll::unroll;
 
-/// The pass of a block. It stores the power sums of `warp` for the other threads, behind the next barrier.
+/// The pass of a block. Other threads may read the power sums of `warp` after the next barrier.
 pub(super) struct Pass<'a, F: Format> {
     /// The loader of the sample.
     pub(super) filler: Filler<'a, F>,
@@ -62,7 +62,7 @@ impl<F: Format> Pass<'_, F> {
                 ready += STAGING_ROWS;
                 thread::sync_threads();
             }
-            // Behind the last row there are no copies.
+            // Past the last row, this starts no copies.
             filler.start_staging(ready);
             if round + self.warp < items {
                 convolve::<F, _>(round + self.warp, operands, &mut power_sums);
@@ -131,7 +131,7 @@ impl<F: Format> Pass<'_, F> {
                 total += power_sums[i];
             }
         });
-        // The same.
+        // The value stays the same: each lane reads its own.
         let (lane, _) = warp::warp_shuffle_idx(warp::ALL_LANES, lane, lane, 32);
         self.leave(lane, total, BLOCKS);
 

@@ -9,7 +9,7 @@ use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max:
 use crate::parts::lanes::{of_lanes, sum_of_lanes};
 use crate::parts::unroll::unroll;
 
-/// Elements of one filter, and of one channel of it.
+/// Elements of one filter, and of one channel of a filter.
 pub(super) const PER_FILTER: u32 = FILTER_ELEMENTS / OUT_CHANNELS;
 pub(super) const PER_CHANNEL: u32 = PER_FILTER / IN_CHANNELS;
 
@@ -34,10 +34,10 @@ pub(super) unsafe fn largest_of_surveyors(largest: f32) -> f32 {
     of_lanes::<SURVEYORS, f32>(largest, math::max_nan)
 }
 
-/// The sums of the filter's channels, likewise.
+/// The sums of the filter's channels, over its surveying lanes.
 ///
 /// # Safety
-/// As above.
+/// As for [`largest_of_surveyors`].
 #[inline(always)]
 pub(super) unsafe fn sums_of_surveyors([a, b, c]: [f32; 3]) -> [f32; 3] {
     [

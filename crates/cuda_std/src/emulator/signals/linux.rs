@@ -14,22 +14,22 @@ use super::super::exec;
 use super::super::fault::FaultKind;
 use super::super::fiber::STACK_BYTES;
 
-/// What a processor raises.
+/// The signals of processor exceptions.
 const TRAPS: [libc::c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
-/// What the watchdog sends: ignored by default, so a stray one is harmless.
+/// The watchdog's signal. It is ignored by default, so a stray one is harmless.
 const INTERRUPT: libc::c_int = libc::SIGURG;
-/// Bytes of the stack that handlers run on.
+/// Bytes of the signal handlers' stack.
 const HANDLER_STACK_BYTES: usize = 64 * 1024;
 
 thread_local! {
-    /// The running coroutine.
+    /// The trap handler of the running coroutine.
     static RUNNING: Cell<Option<CoroutineTrapHandler<()>>> = const { Cell::new(None) };
 }
 
-/// The progress limit of the launch that is interrupted, in seconds: for the message only.
+/// The progress limit of the interrupted launch in seconds, for the message only.
 static INTERRUPT_SECONDS: AtomicU64 = AtomicU64::new(0);
 
-/// While it lives, signals of this thread belong to the coroutine.
+/// Routes signals of this thread to the coroutine while the guard exists.
 pub(crate) struct Guard(());
 
 impl Guard {
@@ -45,11 +45,11 @@ impl Drop for Guard {
     }
 }
 
-/// A thread's stack for signal handlers; taken out of use when dropped.
+/// The calling thread's stack for signal handlers. Dropping it takes the stack out of use.
 pub(crate) struct HandlerStack(#[expect(dead_code, reason = "keeps the memory")] Box<[u8]>);
 
-/// Installs the handlers, once, and gives the calling thread a stack for them: a stack overflow
-/// leaves none.
+/// Installs the handlers, once, and gives the calling thread a stack for them, because a stack overflow
+/// leaves no room on its own stack.
 pub(crate) fn prepare_thread() -> HandlerStack {
     install();
     let mut stack = vec![0_u8; HANDLER_STACK_BYTES].into_boxed_slice();
@@ -75,7 +75,7 @@ impl Drop for HandlerStack {
     }
 }
 
-/// What the process did at these signals before. Known before the first handler is there to ask.
+/// The previous actions of these signals. They are stored before the first handler is installed.
 static PREVIOUS: OnceLock<[(libc::c_int, libc::sigaction); TRAPS.len() + 1]> = OnceLock::new();
 
 fn install() {
@@ -86,7 +86,7 @@ fn install() {
         let previous = PREVIOUS.get_or_init(|| {
             signals.map(|signal| {
                 let mut old = MaybeUninit::zeroed();
-                // SAFETY: only asks; all-zero is a valid `sigaction`, should it not answer.
+                // SAFETY: only queries. All-zero is a valid `sigaction`, in case the query fails.
                 unsafe {
                     libc::sigaction(signal, std::ptr::null(), old.as_mut_ptr());
                     (signal, old.assume_init())
@@ -96,7 +96,7 @@ fn install() {
         for (signal, old) in previous {
             let mut action = *old;
             action.sa_sigaction = handle as *const () as libc::sighandler_t;
-            // The mask is the old one's, which may be called while this runs.
+            // The mask is the previous handler's, which may be called while this one runs.
             action.sa_flags = old.sa_flags & libc::SA_NODEFER
                 | libc::SA_SIGINFO
                 | libc::SA_ONSTACK
@@ -108,7 +108,7 @@ fn install() {
 }
 
 /// # Safety
-/// Called by the system.
+/// Only the operating system calls it.
 unsafe extern "C" fn handle(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
@@ -135,7 +135,7 @@ unsafe extern "C" fn handle(
             }
             _ => FaultKind::Signal { signal },
         };
-        // After the handler the coroutine does not go on but runs this, on an empty stack, and
+        // After the handler, the coroutine does not continue. It runs this closure on an empty stack, and
         // ends.
         let target = running.setup_trap_handler(move || exec::with().record(None, kind));
         registers[libc::REG_RIP as usize] = target.rip as i64;
@@ -146,7 +146,7 @@ unsafe extern "C" fn handle(
     }
 }
 
-/// Does what would have happened without this handler.
+/// Performs the previous action of the signal.
 unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let old = PREVIOUS
         .get()
@@ -156,7 +156,7 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
     // action makes the instruction that trapped trap again.
     unsafe {
         match old.sa_sigaction {
-            // Which is to be ignored by default.
+            // The default action ignores this signal.
             libc::SIG_DFL | libc::SIG_IGN if signal == INTERRUPT => {}
             libc::SIG_DFL | libc::SIG_IGN => {
                 libc::sigaction(signal, &raw const *old, std::ptr::null_mut());
@@ -177,7 +177,7 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
     }
 }
 
-/// A thread to watch and to interrupt.
+/// A thread that the watchdog watches and can interrupt.
 #[derive(Debug)]
 pub(crate) struct Target {
     thread: libc::pthread_t,
@@ -195,7 +195,7 @@ impl Target {
         }
     }
 
-    /// Processor time that the thread has had. A busy machine makes nobody look stuck.
+    /// Returns the processor time of the thread. Waiting for a busy processor does not count.
     pub(crate) fn processor_time(&self) -> Duration {
         let mut time = libc::timespec {
             tv_sec: 0,
@@ -206,11 +206,11 @@ impl Target {
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 
-    /// Ends what the thread's coroutine is doing. A thread that has not ticked for seconds is in a
-    /// kernel's own code, so nothing of this crate is cut in the middle.
+    /// Interrupts the thread's coroutine. A thread that has not ticked for seconds is in the kernel's own
+    /// code, so no operation of this crate is cut off.
     pub(crate) fn interrupt(&self, limit: Duration) -> bool {
         INTERRUPT_SECONDS.store(limit.as_secs(), Ordering::Relaxed);
-        // SAFETY: the thread lives: the worker holds its channels, and it has not answered.
+        // SAFETY: the thread lives, because the worker holds its channels and has not answered.
         unsafe { libc::pthread_kill(self.thread, INTERRUPT) == 0 }
     }
 }

@@ -1,4 +1,4 @@
-//! Systems on which signals are left alone.
+//! Systems without signal handling.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ impl Guard {
 
 pub(crate) fn prepare_thread() {}
 
-/// Without a thread's own clock, time is what passes on the wall.
+/// Without a clock of each thread, progress is measured in wall time.
 #[derive(Debug)]
 pub(crate) struct Target {
     start: Instant,

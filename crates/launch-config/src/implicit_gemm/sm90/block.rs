@@ -15,7 +15,7 @@ pub const WARPS: u32 = 8;
 /// Consumer warpgroups.
 pub const WARPGROUPS: u32 = 2;
 
-/// Producer warps that load halo tiles. One more loads filters.
+/// Producer warps that load halo tiles. One more producer warp loads filters.
 pub const HALO_WARPS: u32 = 3;
 
 /// Threads of a block.

@@ -7,7 +7,7 @@ use crate::mode::mode;
 mode! {
     /// How long filters stay in their pipeline stages.
     pub Residency {
-        /// They are loaded for each tile of pixels.
+        /// Filters are loaded for each tile of pixels.
         STREAMED = 0,
         /// There is a stage for each of the block's MMA batches, so filters are loaded once and stay.
         RESIDENT = 1,
@@ -26,10 +26,10 @@ impl Residency {
 mode! {
     /// How the consumer warpgroups of a block share its tiles.
     pub Schedule {
-        /// Both work on the same pixels, each on a tile of filters or on half of the pixels.
+        /// Both warpgroups work on the same pixels, each on a tile of filters or on half of the pixels.
         COOPERATIVE = 0,
-        /// Each has every second tile of pixels, and one runs its epilogue while the other multiplies. The
-        /// block has one tile of filters.
+        /// Each warpgroup has every second tile of pixels, and one runs its epilogue while the other
+        /// multiplies. The block has one tile of filters.
         PING_PONG = 1,
     }
 }
@@ -68,7 +68,7 @@ pub struct MainloopConfig {
     pub schedule: Schedule,
     /// Staging buffers of each converting producer warp; 0 where the producer does not convert.
     pub staged: u32,
-    /// The number of the staging buffers' first barrier.
+    /// The index of the staging buffers' first barrier.
     pub staged_barrier: u32,
     /// Offset of the staging buffers in shared memory, in bytes.
     pub staged_at: u32,
@@ -92,8 +92,8 @@ pub struct WarpSpecializedLayout {
     /// Bias, reciprocal scale, gain and shift of each filter.
     pub channels: u32,
     /// Barriers: `full` and `empty` of each pipeline stage. With split-K, `exchange_full` and
-    /// `exchange_empty` of each consumer warp. With ping-pong, one for each warpgroup, which it waits for
-    /// before it multiplies. Behind them, one for each staging buffer.
+    /// `exchange_empty` of each consumer warp. With ping-pong, one for each warpgroup, for which the
+    /// warpgroup waits before it multiplies. Last, one for each staging buffer.
     pub barriers: u32,
     /// Rows of results, for each consumer warp.
     pub results: u32,
@@ -126,8 +126,8 @@ impl MainloopConfig {
         }
     }
 
-    /// Whether a halo stage is released as soon as its MMAs are complete, not when those of the next stage
-    /// have started. This is so with two halo stages that the producer converts to.
+    /// Whether a halo stage is released as soon as its MMAs are complete, instead of when the MMAs of the
+    /// next stage have started. This applies to two halo stages with a converting producer.
     #[must_use]
     #[inline(always)]
     pub const fn releases_early(&self) -> bool {

@@ -8,14 +8,14 @@ const SPLIT_K: [u32; 3] = [1, 2, 4];
 /// The fewest MMA batches of a block with split-K.
 const MIN_SPLIT_K_MMA_BATCHES: u32 = 6;
 
-/// Cost of split sums in quarters of the estimate: split-K must win by the error of estimates.
+/// Weight of the estimated cost with split-K, in quarters: split-K must win by the error of estimates.
 const SPLIT_QUARTERS: u64 = 5;
 
 /// Samples of a small batch, for which split-K is chosen.
 const FEW_SAMPLES: u64 = 2;
 
-/// Limits of the usual batch's cost with that split-K, in per cent of its least cost: for two blocks, and for
-/// more, which gain less than the estimate says (docs/tuning.md).
+/// Limits of the usual batch's cost with the split-K of small batches, in per cent of its least cost: for two
+/// blocks, and for more blocks, which gain less than the estimate says (docs/tuning.md).
 const USUAL_PERCENT: [u64; 2] = [124, 112];
 
 impl GemmConfig {
@@ -26,8 +26,8 @@ impl GemmConfig {
         best.unwrap_or(self)
     }
 
-    /// The config, which is best for the usual batch, with the best split-K for small batches among those
-    /// that cost the usual batch little.
+    /// Returns the config, which is best for the usual batch, with another split-K: the best one for small
+    /// batches among the candidates that cost the usual batch little.
     pub(in super::super) fn split_k_for_few(self, device: &GemmDevice) -> Self {
         let usual = |config: &Self| config.cost(device, ASSUMED_BATCH).unwrap_or(u64::MAX);
         let best = usual(&self);
@@ -53,8 +53,8 @@ impl GemmConfig {
         cost.saturating_mul(quarters)
     }
 
-    /// The config with this split-K, if each block has enough MMA batches, and room for the others'
-    /// accumulators. Results that are reduced have none: kernels would spill.
+    /// Returns the config with this split-K, if each block has enough MMA batches and room for the
+    /// accumulators of other blocks. Reduced results have no split-K: kernels would spill.
     #[must_use]
     pub fn split_by(self, split_k: u32, device: &GemmDevice) -> Option<Self> {
         let split = Self { split_k, ..self };

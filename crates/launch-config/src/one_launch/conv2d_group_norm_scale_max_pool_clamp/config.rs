@@ -27,7 +27,7 @@ pub struct OneLaunch2dConfig {
 }
 
 impl OneLaunch2dConfig {
-    /// f32 as the sum of two scaled f16, with three of the four products. The error is that of f32 FMA.
+    /// f32 as the sum of two scaled f16, with three of the four products. The error is as with f32 FMA.
     pub const F16X2: Self = Self {
         parts: 2,
         fragments: 14,
@@ -60,7 +60,8 @@ impl OneLaunch2dConfig {
         blocks_per_half: 1,
     };
 
-    /// The same format with a sample spread over more blocks: one for each half and consumer warpgroup.
+    /// Returns the same format with a sample spread over more blocks: one for each half and consumer
+    /// warpgroup.
     #[must_use]
     pub const fn spread(self) -> Self {
         let mut spread = Self {
@@ -94,8 +95,8 @@ impl OneLaunch2dConfig {
         self.pool_rows() * OUT_WIDTH + 1
     }
 
-    /// Sets of statistics that a block receives for a sample: that of the other half, or with spread samples
-    /// one from every block of the cluster.
+    /// Sets of statistics that a block receives for a sample: one from the other half, or, with spread
+    /// samples, one from every block of the cluster.
     #[must_use]
     pub const fn received(self) -> u32 {
         if self.blocks_per_half == 1 {
@@ -176,9 +177,9 @@ pub struct OneLaunch2dLayout {
     pub constant: u32,
     /// The largest magnitude in each producer warp's row, for even and for odd input tiles.
     pub magnitudes: u32,
-    /// A barrier for each stage: its input tile is stored.
+    /// The full barrier of each stage: its input tile is stored.
     pub full: u32,
-    /// A barrier for each stage: its output tile is computed, so the stage may be overwritten.
+    /// The empty barrier of each stage: its output tile is computed, so the stage may be overwritten.
     pub empty: u32,
     /// Barriers of the statistics from other blocks, for even and for odd samples.
     pub exchanged: u32,

@@ -3,7 +3,7 @@
 //! An item is [`TILE_ROWS`] rows of the output by a *strip* of its columns. A warpgroup has consecutive
 //! items: KernelBench's problem has 14 of them for the five warpgroups of a block.
 //!
-//! Where the batch is small, a cluster of blocks shares a sample ([`blocks`]).
+//! For small batches, a cluster of blocks shares a sample ([`blocks`]).
 
 use super::{
     OUT_CHANNELS, OUT_WIDTH, OneLaunch3dGeometry, PAIR_PLANES, PLANE_WORDS, ROW_PITCH, Share,
@@ -123,8 +123,8 @@ const fn items(g: &OneLaunch3dGeometry) -> u32 {
     g.out_rows.div_ceil(TILE_ROWS) * STRIPS
 }
 
-/// The share of a sample, consecutive items, of warpgroup `warpgroup` of a block that has the sample to
-/// itself, or of block `warpgroup` of a cluster.
+/// Returns the share of a sample (consecutive items) of warpgroup `warpgroup` of a block that has the sample
+/// to itself, or of block `warpgroup` of a cluster.
 #[must_use]
 pub const fn share(g: &OneLaunch3dGeometry, warpgroup: u32) -> Share {
     let items = items(g);
@@ -145,8 +145,8 @@ pub const fn share(g: &OneLaunch3dGeometry, warpgroup: u32) -> Share {
 /// The most rounds of clusters that take less time than one round of blocks with a sample each.
 const ROUNDS: u64 = 2;
 
-/// Blocks that share a sample on a device with `multiprocessors` multiprocessors: those of a cluster, or 1
-/// where samples are enough, or where a sample has no more items than a block has warpgroups.
+/// Blocks that share a sample on a device with `multiprocessors` multiprocessors: a cluster's, or 1 for large
+/// batches and for samples with no more items than a block has warpgroups.
 #[must_use]
 pub const fn blocks(g: &OneLaunch3dGeometry, multiprocessors: u32) -> u32 {
     if items(g) > WARPGROUPS && g.n <= ROUNDS * at_once(CLUSTER_BLOCKS, multiprocessors) {

@@ -1,4 +1,4 @@
-//! GPU memory with its source, to which it is returned.
+//! GPU memory with its source, which takes it back.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ pub(super) fn from_allocator(
 impl GiveBack for Piece {
     fn give_back(mut self: Box<Self>, home: &GpuStream, _current: &Current) {
         if settle(home, &mut self.reads).is_err() {
-            // If streams cannot be ordered, the context is lost, and its memory with it.
+            // If streams cannot be ordered, the context is lost, and the memory with it.
             std::mem::forget(self);
             return;
         }
@@ -76,8 +76,8 @@ impl GiveBack for Piece {
             std::ptr::null_mut()
         });
         match &self.source {
-            // SAFETY: the memory is of this GPU's pool, the reads of other streams come before, and the
-            // caller says that the stream is not in capture.
+            // SAFETY: the memory belongs to this GPU's pool, the reads of other streams come before, and the
+            // caller ensures that the stream is not in capture.
             Source::Pool(_) => unsafe { home.gpu.pool.free(stream, self.pointer, self.bytes) },
             Source::Allocator(_, allocator) => {
                 let pointer = std::ptr::with_exposed_provenance_mut(self.pointer as usize);

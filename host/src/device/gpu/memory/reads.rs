@@ -7,8 +7,8 @@ use crate::device::gpu::stream::{GpuEvent, GpuStream, StreamKey};
 use crate::error::{Error, Result};
 use crate::sync::{MutexGuard, OnceLock, lock, unlocked};
 
-/// The most streams whose reads are recorded. Beyond, the home stream waits for the first, which is most
-/// likely complete.
+/// The largest number of streams whose reads are recorded. Beyond it, the home stream waits for the oldest
+/// read, which is most likely complete.
 const MOST: usize = 64;
 
 /// The last read by a stream, which may have been destroyed.
@@ -43,7 +43,7 @@ impl GpuBuffer {
         }
         let event = match self.written.get() {
             Some(event) => event,
-            // Two threads may both record; either event is after the write.
+            // Two threads may both record an event; either event is after the write.
             None => {
                 let event = record()?;
                 self.written.get_or_init(|| event)
@@ -52,7 +52,7 @@ impl GpuBuffer {
         stream.wait(event)
     }
 
-    /// Records that `stream` reads the buffer up to this point: it will not be freed before.
+    /// Records that `stream` reads the buffer up to this point. The buffer is not freed before.
     pub(crate) fn after_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
         if stream.is(&self.home) {
             return Ok(());
@@ -60,10 +60,10 @@ impl GpuBuffer {
         match stream.is_capturing() {
             Ok(true) => return Ok(()),
             Ok(false) => {}
-            // A read that cannot be recorded is waited for.
+            // A read that cannot be recorded must be waited for.
             Err(_) => return stream.finish(),
         }
-        // Recorded under the lock, so that the later of two threads' events is kept.
+        // The event is recorded under the lock, so that the later of two threads' events is kept.
         let mut reads = self.reads();
         let Ok(done) = stream.record(false) else {
             // Without an event, only waiting keeps the buffer alive long enough.
@@ -95,14 +95,14 @@ impl GpuBuffer {
         drop(waited);
     }
 
-    /// Drops the record of the reads of `stream`. The caller keeps the buffer until [these were waited
-    /// for](Self::wait_for_reads_of). It avoids a cycle: a buffer that a stream keeps must not keep the
-    /// stream.
+    /// Drops the record of the reads of `stream`. The caller keeps the buffer until the
+    /// [wait](Self::wait_for_reads_of) for them. This avoids a cycle: a buffer that a stream keeps must not
+    /// keep the stream.
     pub(crate) fn forget_reads_of(&self, stream: &GpuStream) {
         self.reads().retain(|read| read.stream != stream.key());
     }
 
-    /// To be called before the home stream overwrites a buffer that was readable until now.
+    /// Call this before the home stream overwrites a buffer that other streams could read until now.
     pub(crate) fn before_rewrite(&mut self) -> Result<()> {
         self.written = OnceLock::new();
         settle(&self.home, unlocked(&mut self.reads))

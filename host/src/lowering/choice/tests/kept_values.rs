@@ -1,11 +1,11 @@
-//! Values that arithmetic takes again, and residuals where results are shuffled.
+//! Values that later arithmetic reads again, and residuals of shuffled results.
 
 use op_spec::graph::{BroadcastParameter, Layer, OtherTensor};
 
 use super::*;
 
-/// Results that are shuffled meet a residual, and are kept, as they are written, where gain and shift would
-/// take a launch of their own.
+/// Shuffled results are combined with a residual, or with a kept value, while they are written, if gain and
+/// shift would otherwise need a separate launch.
 #[test]
 fn transposed_convolutions_meet_a_residual_where_results_are_shuffled() {
     let up = Layer::conv_transpose3d("up", 64, 3).stride(2).padding(1);
@@ -30,7 +30,7 @@ fn transposed_convolutions_meet_a_residual_where_results_are_shuffled() {
     }
 }
 
-/// Columns of the last phases may be beyond an output, whose rows need not be whole vectors. In f32 a value
+/// Columns of the last phases may lie beyond the output, and rows need not be whole vectors. In f32 a value
 /// is kept in the tile.
 #[test]
 fn transposed_convolutions_shuffle_into_rows_of_any_length() {
@@ -59,7 +59,7 @@ fn transposed_convolutions_shuffle_into_rows_of_any_length() {
     }
 }
 
-/// Where a kernel cannot keep a value, or a list is too long for it, the region ends with the value.
+/// If a kernel cannot keep a value, or a list is too long for it, the region ends with that value.
 #[test]
 fn values_are_kept_within_a_launch() {
     let conv = |groups| Layer::from(Layer::conv2d("conv", 64, 3).padding(1).groups(groups));
@@ -112,14 +112,14 @@ fn values_are_kept_within_a_launch() {
         names(long(), &Order::Dense),
         [of("conv2d", 2), of(&seven, 1)]
     );
-    // Clamps are one.
+    // Consecutive clamps count as one.
     let clamps = [vec![conv(1)], vec![Layer::relu(); 9]].concat();
     let all = ["conv2d"]
         .into_iter()
         .chain([" relu"; 9])
         .collect::<String>();
     assert_eq!(names(clamps, &Order::Dense), [of(&all, 2)]);
-    // The second launch begins with what it keeps.
+    // The second launch begins with the value that it keeps.
     let behind = [
         Layer::relu(),
         Layer::tanh(),

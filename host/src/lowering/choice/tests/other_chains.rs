@@ -1,4 +1,4 @@
-//! Chains that are no preset.
+//! Chains that are not presets.
 
 use op_spec::graph::{BroadcastParameter, Layer, OtherTensor};
 use op_spec::{ReductionOp, ReductionSpec};
@@ -6,7 +6,7 @@ use op_spec::{ReductionOp, ReductionSpec};
 use super::*;
 use crate::operators::Precision;
 
-/// Chains that nothing was made for.
+/// Chains for which no kernel was specialised.
 #[test]
 fn other_chains() {
     let conv = |name| Layer::from(Layer::conv2d(name, 64, 3));
@@ -80,14 +80,14 @@ fn other_chains() {
         &DTYPES,
         &Options::default(),
     );
-    // The second one has no norm behind it; or one whose statistics are parameters, and functions.
+    // The second convolution is followed by no norm, or by a norm with running statistics, and by functions.
     let (one, two) = ("implicit-gemm", "implicit-gemm | tensor");
     let endings: [(&[Layer], [&str; 3]); 5] = [
         (&[], [one; 3]),
         (&[batch_norm()], [one; 3]),
         (&[batch_norm(), Layer::relu()], [one; 3]),
         (&[Layer::leaky_relu(0.1), clamp()], [one; 3]),
-        // Warp-specialized tiles would take as long for the exponentials as a launch.
+        // On warp-specialized tiles, exponentials would take as long as a separate launch.
         (&[batch_norm(), Layer::silu()], [two, one, one]),
     ];
     for (behind, second) in endings {
@@ -108,7 +108,8 @@ fn other_chains() {
         };
         assert_eq!(rows(&with_relu), rows(&of_79));
     }
-    // One launch computes a maximum. Other operations are reduced behind the producers of any epilogue.
+    // The one-launch kernel computes a maximum. Other operations are reduced after the producers of any
+    // epilogue.
     for &operation in ReductionOp::ALL {
         let mut layers = of_79.layers().to_vec();
         layers[5] = ReductionSpec::new(operation, &[1]).into();
@@ -117,11 +118,11 @@ fn other_chains() {
         let rows = rows(&chain, &KernelBench79::INPUT, DType::F16, &H200, &options);
         let in_one_launch = operation == ReductionOp::Max;
         assert_eq!(rows == "one-launch-3d", in_one_launch, "{rows}");
-        // The epilogue of a logarithm of sums is a region of its own.
+        // The epilogue of a log-sum-exp is a separate region.
         let is_fused = !in_one_launch && operation != ReductionOp::LogSumExp;
         assert_eq!(rows == "implicit-gemm", is_fused, "{rows}");
     }
-    // The factor after the norm is another one than that before it.
+    // The factor after the norm differs from the factor before it.
     let mut layers = of_79.layers().to_vec();
     layers[4] = Layer::scale("other").into();
     let other_factor = Chain::new(3, layers).unwrap();
@@ -137,7 +138,7 @@ fn other_chains() {
     );
 }
 
-/// Blocks of real networks, each a run, at the sizes that these have.
+/// Blocks of real networks at realistic sizes, each one region.
 #[test]
 fn blocks() {
     let norm = Layer::from(Layer::instance_norm("norm").affine(true));
@@ -187,7 +188,8 @@ fn blocks() {
     );
 }
 
-/// Transposed convolutions take what is behind them, but neither a norm nor what is better done with others.
+/// Transposed convolutions take the following layers, except a norm, and except layers that are better fused
+/// with later ones.
 #[test]
 fn transposed_convolutions() {
     let up = Layer::conv_transpose2d("up", 16, 3).stride(2);
@@ -230,7 +232,7 @@ fn transposed_convolutions() {
             ],
             &["conv_transpose2d sub hardswish mul scale"],
         ),
-        // The kernel that normalises keeps nothing.
+        // The normalising kernel cannot keep a value.
         (
             vec![
                 up(),
@@ -256,7 +258,7 @@ fn transposed_convolutions() {
             vec![up(), scale(), each_channel(), clamp(), scale(), maximum()],
             &["conv_transpose2d", "scale instance_norm clamp scale max"],
         ),
-        // Windows of more than whole strides, which tiles do not reduce.
+        // The windows are not whole multiples of the strides, so tiles do not reduce them.
         (
             vec![up(), Layer::relu(), Layer::max_pool2d(3).into()],
             &["conv_transpose2d relu", "max_pool2d"],
@@ -276,7 +278,7 @@ fn transposed_convolutions() {
             assert_eq!(got, regions, "{dtype}");
             let facts = &chosen[0].facts;
             assert_eq!(facts.kernels, "transposed");
-            // Of NCHW outputs warp-specialized tiles write the rows.
+            // In NCHW outputs, warp-specialized tiles write the rows.
             let is_shuffled = facts
                 .config
                 .ends_with("results are shuffled into the output");
@@ -297,8 +299,8 @@ fn transposed_convolutions() {
     }
 }
 
-/// What has one class, whose convolution has the output itself, takes what that applies, and nothing is
-/// interleaved.
+/// A transposed convolution with a single class writes the output itself: it applies the epilogue that its
+/// convolution supports, and nothing is interleaved.
 #[test]
 fn transposed_convolutions_of_one_convolution() {
     let one = |channels: usize, groups| {
@@ -326,8 +328,7 @@ fn transposed_convolutions_of_one_convolution() {
     }
 }
 
-/// Where results are shuffled, exponentials and residuals have a launch of their own, and other functions
-/// none.
+/// With shuffled results, exponentials and residuals take a separate launch, other functions do not.
 #[test]
 fn lists_where_results_are_shuffled() {
     for (function, regions) in [
@@ -348,7 +349,7 @@ fn lists_where_results_are_shuffled() {
     }
 }
 
-/// Classes that reformat the input alike read it reformatted once, whatever their padding.
+/// Classes with the same reformat share one reformatted input, even if their padding differs.
 #[test]
 fn transposed_convolutions_reformat_once() {
     let up = Layer::conv_transpose2d("up", 128, 3).stride(2).padding(1);
@@ -376,7 +377,7 @@ fn transposed_convolutions_reformat_once() {
             "1 implicit_gemm_reformat_scaled_f16_f32, 1 implicit_gemm_rescale_scaled_f16_f32, \
              2 implicit_gemm_sm90_store_halves_scaled_f16_f32",
         ),
-        // Padded planes, whose padding differs.
+        // The input planes are padded, and the classes' padding differs.
         (
             DType::BF16,
             A100,

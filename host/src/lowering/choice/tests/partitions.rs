@@ -1,4 +1,4 @@
-//! What partitions may ask for, and what is told of the rows that were asked.
+//! The partitions that can be requested, and the reports on the rows that were tried.
 
 use op_spec::graph::Partition;
 
@@ -63,7 +63,7 @@ fn partitions_say_which_regions_and_which_rows() {
     ] {
         assert_eq!(ask(&chain, &FULL_85, text), expected, "{text}");
     }
-    // A row that should not is taken where it is asked for by name.
+    // A row that does not pay is taken if it is requested by name.
     let chain = chain_85(depthwise([3, 3]));
     let text = "conv2d group_norm scale max_pool2d clamp @implicit-gemm";
     assert_eq!(ask(&chain, &[4, 16, 60, 60], text), "implicit-gemm");
@@ -80,7 +80,7 @@ fn a_partition_of_another_chain_is_refused() {
     );
 }
 
-/// The rule that every row was refused by is kept, and why rows that could were passed over.
+/// The report has the rule by which each row refused, and the reason why a row that could was passed over.
 #[test]
 fn every_row_that_was_asked_is_kept() {
     let default = Options::default();

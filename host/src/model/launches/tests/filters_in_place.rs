@@ -1,6 +1,6 @@
 use super::*;
 
-/// Channels-last filters of 16 bits, and dense ones of one tap, need no launch before the convolution.
+/// Channels-last filters of 16 bits, and dense filters of one tap, need no launch before the convolution.
 #[test]
 fn channels_last_filters_are_read_in_place() {
     let stream = stream(Arch::Sm90);
@@ -29,7 +29,7 @@ fn channels_last_filters_are_read_in_place() {
             assert!(kernels.iter().any(|of| first.starts_with(of)), "{what}");
             let model = Model::from_tensors(&stream, &chain, dense, dtype).unwrap();
             let expected = model.forward_with(&x, &options).unwrap();
-            // Channels come last in the memory of a run's output.
+            // The run's output is channels-last in memory.
             let expected = expected.permute(&[0, 2, 3, 1]).unwrap();
             let got = run(&launches, &stream, &x, &given);
             assert!(bits(&got) == bits(&expected), "{what}");

@@ -1,4 +1,4 @@
-//! Parameters that a run renews.
+//! Parameters that a run renews: running statistics.
 
 use ndarray::{Axis, IxDyn};
 
@@ -6,8 +6,8 @@ use super::*;
 use crate::cpu;
 use crate::parameters::Parameters;
 
-/// Batch norms in training, one behind a convolution, two of which have the same running statistics: those
-/// that come out are PyTorch's, and the output is that of a model, which leaves its own as they are.
+/// Batch norms in training, one of them after a convolution, two with shared running statistics. The renewed
+/// statistics are PyTorch's. The output equals a model's, which does not change its own statistics.
 #[test]
 fn batch_norms_in_training_renew_running_statistics() {
     let norm = |name: &str| Layer::batch_norm(name).training(true);
@@ -62,7 +62,7 @@ fn batch_norms_in_training_renew_running_statistics() {
         let all = std::iter::once(&y).chain(&new);
         outcomes.push(all.map(|of| of.to_f32_array().unwrap()).collect());
     }
-    // Of the first norm the statistics are those of the input.
+    // The first norm's statistics are those of the input.
     let place = |of: &str| names.iter().position(|name| *name == of).unwrap();
     let [mean, variance] =
         ["first.running_mean", "first.running_var"].map(|name| &given[place(name)]);

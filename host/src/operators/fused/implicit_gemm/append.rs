@@ -18,7 +18,7 @@ use launch_config::implicit_gemm::{Epilogue, GemmConfig};
 use launch_config::pointwise::OperandList;
 use op_spec::Layout;
 
-/// The filters in operand layout, and the reciprocals of their scales.
+/// Returns the filters in operand layout, and the reciprocals of their scales.
 fn prepare(
     program: &mut ProgramBuilder,
     parameters: &Parameters<'_>,
@@ -44,7 +44,7 @@ fn prepare(
         let operands = program.tensor(&[config.filter_words() as usize], DType::F32)?;
         let descales = program.tensor(&[channels], DType::F32)?;
         let arguments = (filters, operands, descales, geometry, tile);
-        // SAFETY: the config is that of these filters, and the two outputs have the sizes that it says.
+        // SAFETY: the config was made for these filters, and the two outputs have the config's sizes.
         unsafe { program.launch_moving(kernel, shape, arguments, 0) }
         Ok([operands, descales])
     };
@@ -59,7 +59,7 @@ pub(crate) struct Reformatted {
     descales: Value,
 }
 
-/// Appends the reformat of `x`; none if it is read in place.
+/// Appends the reformat of `x`; returns `None` if it is read in place.
 pub(crate) fn reformat(
     program: &mut ProgramBuilder,
     x: Value,
@@ -75,7 +75,7 @@ pub(crate) fn reformat(
     let descales = program.tensor(&[samples], DType::F32)?;
     let (reformat, shape) = program.next(&IMPLICIT_GEMM_REFORMAT);
     let is_rescaled = program.is_next(&IMPLICIT_GEMM_RESCALE);
-    // Magnitudes that the reformat records.
+    // The magnitudes that the reformat records, one per block.
     let blocks = if is_rescaled {
         samples * g.sample_blocks() as usize
     } else {
@@ -84,21 +84,21 @@ pub(crate) fn reformat(
     let largest = program.tensor(&[blocks], DType::F32)?;
     let bytes_moved = program.bytes(&[x, words, largest]);
     let arguments = (x, words, descales, largest, *g);
-    // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `descales` an
+    // SAFETY: `x` has the shape that the geometry was made from, `words` has the config's size, `descales` an
     // element for each sample, and `largest` one for each block if the kernel writes it.
     unsafe { program.launch_moving(reformat, shape, arguments, bytes_moved) }
     if is_rescaled {
         let (rescale, shape) = program.next(&IMPLICIT_GEMM_RESCALE);
         let bytes_moved = program.bytes(&[largest]);
         let arguments = (x, words, descales, largest, *g, g.sample_blocks());
-        // SAFETY: as above; `largest` was written by the kernel before. Only f32 is scaled.
+        // SAFETY: as above; the preceding kernel wrote `largest`. Only f32 is scaled.
         unsafe { program.launch_moving(rescale, shape, arguments, bytes_moved) }
     }
     Ok(Some(Reformatted { words, descales }))
 }
 
 /// The scales of samples that the producer converts: their reciprocals, and the magnitudes that the first
-/// launch records, `recorded` for each tile.
+/// launch records, `recorded` of them for each tile.
 struct Scales {
     descales: Value,
     largest: Value,
@@ -116,7 +116,7 @@ impl Scales {
         let Some(mainloop) = mainloop.filter(|_| g.is_converted_in_producer()) else {
             return Ok(None);
         };
-        // A config whose producer converts counts recorded magnitudes in 32 bits.
+        // A config with a converting producer has a number of recorded magnitudes that fits 32 bits.
         let recorded = config.recorded_of_tile(mainloop);
         let all = g.work_tiles() as usize * recorded as usize;
         Ok(Some(Self {
@@ -126,7 +126,7 @@ impl Scales {
         }))
     }
 
-    /// Appends the launch that finds the scales from the recorded magnitudes.
+    /// Appends the launch that computes the scales from the recorded magnitudes.
     fn find(&self, program: &mut ProgramBuilder, x: Value, config: &GemmConfig) {
         let g = &config.geometry;
         let (kernel, shape) = program.next(&IMPLICIT_GEMM_RESCALE);
@@ -134,14 +134,14 @@ impl Scales {
         let bytes_moved = program.bytes(&[self.largest]);
         let recorded = self.recorded * g.pixel_tiles();
         let arguments = (x, reformatted, self.descales, self.largest, *g, recorded);
-        // SAFETY: the GEMM has written so many magnitudes of each sample; nothing is reformatted.
+        // SAFETY: the GEMM has written this number of magnitudes for each sample; nothing is reformatted.
         unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     }
 }
 
 /// Appends the convolution of `x`. `x` may have any strides if it is read in place, and is dense otherwise;
 /// the output has the shape `output`. The bits do not depend on the loader. Without a norm, results are
-/// stored through an epilogue and a list that the kernels store ([`Gemm::stores`]).
+/// stored through an epilogue and a list that the kernels support ([`Gemm::stores`]).
 ///
 /// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
@@ -158,8 +158,9 @@ pub(crate) fn append(
     append_product(program, (x, reformatted), parameters, gemm, store, y)
 }
 
-/// The same of an input that was reformatted for `gemm`, or for one that reformats as it does, to `y`, which
-/// has the shape of the output. Several implicit GEMMs that shuffle their results may write it.
+/// Appends the convolution of an input that was reformatted for `gemm`, or for a GEMM with the same reformat.
+/// It writes `y`, which has the shape of the output. Several implicit GEMMs that shuffle their results may
+/// write one `y`.
 pub(crate) fn append_product(
     program: &mut ProgramBuilder,
     (x, reformatted): (Value, Option<Reformatted>),
@@ -194,7 +195,7 @@ pub(crate) fn append_product(
     };
     let bytes_moved = program.bytes(&[words.unwrap_or(x), filters, moments]) + written;
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
-    // The input itself, for the fix-up pass or for reading in place.
+    // The input itself, for the NaN/Inf fix-up pass or for reading in place.
     let x = (g.epilogue.is_store() || is_channels_last).then_some(x);
     let weight = (g.epilogue.is_store()).then_some(parameters.filters.weight);
     let [(gain, shift), (gain_behind, shift_behind)] = parameters.gains_and_shifts();
@@ -206,12 +207,12 @@ pub(crate) fn append_product(
         let filter_boxes = in_place.then(|| MapOf::read(filters, filter_boxes(g)));
         let largest = scales.as_ref().map(|scales| scales.largest);
         let residual = parameters.residual;
-        // SAFETY: reformatted input and filters are those of this config, or they are read in place by their
-        // strides; bias, gain and shift have an element for each channel where they exist, and the epilogue
-        // and the list say whether the last two do; `y` has an element for each output, `moments` the
-        // config's size, or for each result that `reduced` leaves; the pipelines are those of the launch's
-        // shared memory. Without a norm, input and filters exist. The list, in NHWC `rounded`, says whether
-        // there is a residual, which has the shape and layout of `y`.
+        // SAFETY: reformatted input and filters are those of this config, or are read in place by their
+        // strides. Bias, gain and shift, if present, have an element for each channel; the epilogue and the
+        // list say whether the last two are. `y` has an element for each output, and `moments` has the
+        // config's size, or one for each result that `reduced` leaves. The pipelines fit the launch's shared
+        // memory. Without a norm, input and filters exist. The list (`rounded` in NHWC) says whether there is
+        // a residual, which has the shape and layout of `y`.
         let launch = |program: &mut ProgramBuilder, recorded, descales, bytes_moved| unsafe {
             match gemm.writes() {
                 Layout::Nchw if !g.epilogue.is_store() => {
@@ -346,7 +347,7 @@ pub(crate) fn append_product(
             epilogue,
             list,
         );
-        // SAFETY: as above; norm weight and scale have an element for each channel where they exist, and with
+        // SAFETY: as above; norm weight and scale, if present, have an element for each channel, and with
         // pooling `y` has one for each window.
         unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     }

@@ -11,7 +11,7 @@ use launch_config::KernelGeometry;
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::pointwise::OperandList;
 
-/// The parameters of a chain's first layer that has filters alone.
+/// Returns the parameters of a chain's first layer, which has only filters.
 fn filters_without_norm(weight: Value, preparations: &Preparations) -> Parameters<'_> {
     Parameters {
         filters: Filters { weight, bias: None },
@@ -29,9 +29,9 @@ fn filters_without_norm(weight: Value, preparations: &Preparations) -> Parameter
     }
 }
 
-/// Tensors between launches are large enough for any number of blocks: each sample by itself has the same
-/// bits, and the emulator reports writes out of bounds. Samples have more blocks than reformat one a second
-/// time, or groups, or planes of several blocks.
+/// Tensors between launches are large enough for any number of blocks: a sample has the same bits alone and
+/// in a batch, and the emulator reports writes out of bounds. The samples have more blocks than one pass of
+/// the reformat, or groups, or planes of several blocks.
 #[test]
 fn launches_have_room_for_what_they_leave_to_each_other() {
     let device = Device::emulator();
@@ -49,7 +49,7 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                 precision,
                 batch_invariant: true,
             };
-            // Magnitudes that the optimistic scale does not suit.
+            // Magnitudes for which the optimistic scale fails.
             let values = data::signed(2, [2, channels, 1, h, w]).mapv(|x| 1e-3 * x);
             let convolve = |values: &ndarray::ArrayD<f32>| {
                 let problem = spec.problem(values.shape(), &shape, None).unwrap();

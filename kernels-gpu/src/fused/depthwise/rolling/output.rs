@@ -1,4 +1,4 @@
-//! What a thread of the rolling convolution writes.
+//! The output of a thread of the rolling convolution.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::math;
@@ -15,7 +15,7 @@ use crate::parts::pointwise::{hardswish, silu};
 use crate::parts::store::sloped;
 use crate::parts::unroll::unroll;
 
-/// What a thread writes, and what becomes of sums before that.
+/// The output of a thread, and the epilogues of its sums.
 pub(super) struct Output<T> {
     pub(super) y: GlobalMut<T>,
     pub(super) residual: Global<T>,
@@ -27,14 +27,14 @@ pub(super) struct Output<T> {
     pub(super) rounded: RoundedEpilogue,
     pub(super) channels: u32,
     pub(super) row_elements: usize,
-    /// The element that the next row begins with.
+    /// The first element of the next row.
     pub(super) offset: usize,
-    /// Which outputs of the run are columns of it: `columns` of [`Input`](super::Input).
+    /// One bit for each output of the run: `columns` of [`Input`](super::Input).
     pub(super) columns: u32,
 }
 
 impl<T: Pair> Output<T> {
-    /// The taps of the thread's channels, if they stay in registers.
+    /// Returns the taps of the thread's channels, if they stay in registers.
     #[inline(always)]
     pub(super) unsafe fn taps<const R: usize>(&self) -> Taps {
         let mut taps: Taps = [[[0.0; 2]; MAX_KEPT_FILTER]; MAX_KEPT_FILTER];
@@ -48,13 +48,14 @@ impl<T: Pair> Output<T> {
         taps
     }
 
-    /// Whether the row has output `i` of the run.
+    /// Whether output `i` of the run is a column of the output.
     #[inline(always)]
     fn has(&self, i: usize) -> bool {
         self.columns >> (MAX_INPUTS + i) & 1 != 0
     }
 
-    /// Writes what the epilogues make of the sums of the next row, and goes on to the one behind it.
+    /// Applies the epilogues to the sums of the next row, writes the results, and advances to the row behind
+    /// it.
     #[inline(always)]
     pub(super) unsafe fn write<const R: usize>(&mut self, mut values: RunValues) {
         let channels = self.channels as usize;
@@ -103,7 +104,7 @@ impl<T: Pair> Output<T> {
     }
 }
 
-/// Applies to each value what `f` makes of it and the number of its channel.
+/// Applies `f` to each value and the index of its channel.
 #[inline(always)]
 fn each(values: &mut RunValues, f: impl Fn(usize, f32) -> f32) {
     unroll!(4, |i| {

@@ -23,13 +23,13 @@ mod promotion;
 mod rows;
 mod windows;
 
-/// The bits above coordinates in a word.
+/// The bit above each coordinate of a packed word.
 pub(super) const BEYOND: u32 = {
     let bit = 1 << (PLACE_BITS - 1);
     bit | bit << PLACE_BITS | bit << (2 * PLACE_BITS)
 };
 
-// The pixels of a lane are bits of a word.
+// The pixels of a lane fit the bits of a word (`moments::Inside`).
 const _: () = assert!(2 * MAX_PIXEL_OCTETS <= 32);
 
 /// Parameters and outputs of the epilogue.
@@ -75,8 +75,8 @@ pub(super) fn is_normal(x: f32) -> bool {
     (f32::MIN_POSITIVE..f32::INFINITY).contains(&magnitude)
 }
 
-/// The two reciprocal scales of a sum, for the case that their product is not a normal number: powers of two,
-/// the smaller one first.
+/// Returns the two reciprocal scales of a sum, powers of two, the smaller one first. The epilogue needs the
+/// order if their product is not a normal number.
 #[inline(always)]
 pub(super) fn in_order(descale: f32, input_descale: f32) -> [f32; 2] {
     let swap = math::abs(descale) > input_descale;
@@ -84,8 +84,8 @@ pub(super) fn in_order(descale: f32, input_descale: f32) -> [f32; 2] {
     [first, if swap { descale } else { input_descale }]
 }
 
-/// The last coordinates of the tile at `place` within the output, with the bit above each set. Subtracting
-/// packed coordinates keeps that bit where they are within.
+/// Returns the last coordinates of the tile at `place` within the output, with the bit above each set.
+/// Subtracting a pixel's packed coordinates keeps this bit for each coordinate within the output.
 #[inline(always)]
 pub(super) fn limits(g: &GemmGeometry, place: &Place) -> u32 {
     let conv = &g.conv;
@@ -181,7 +181,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         };
         self.scale(sums, input_descale);
         if !self.is_without_norm() {
-            // Moments are of the values that the norm will read.
+            // The norm will read rounded values, so the moments are of rounded values.
             self.round(sums);
             self.take_moments(sums, &place);
         }
@@ -198,14 +198,14 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         }
     }
 
-    /// The plane of the first filter in a tensor of `(n, k, ..)`.
+    /// Returns the plane of the first filter in a tensor of `(n, k, ..)`.
     #[inline(always)]
     pub(super) fn first_plane(&self, place: &Place, filters: &FilterSet) -> usize {
         place.sample as usize * self.g.conv.output_channels() as usize
             + filters.first_channel as usize
     }
 
-    /// The filter, in the tile, of row `i` (0, or 8 further) of operand `m`.
+    /// Returns the filter, in the tile, of the lane's row `i` of operand `m`. Row 1 is 8 filters further.
     #[inline(always)]
     fn filter_of(&self, m: usize, i: usize) -> u32 {
         let lane = self.thread % WARP_THREADS;
@@ -213,7 +213,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         operand * OPERAND_ROWS + lane / 4 + 8 * i as u32
     }
 
-    /// The first of two pixels of octet `n`.
+    /// Returns the first of the lane's two pixels of octet `n`.
     #[inline(always)]
     fn pixel_of(&self, n: usize) -> u32 {
         let lane = self.thread % WARP_THREADS;

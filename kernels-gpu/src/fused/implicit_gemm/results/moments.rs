@@ -17,9 +17,9 @@ use crate::parts::unroll::unroll;
 pub(in super::super) struct Inside {
     /// A lane's two pixels of octet `n` are bits `2 * n` and `2 * n + 1`.
     bits: u32,
-    /// The number of pixels of a quad's lanes.
+    /// The number of these pixels in the four lanes of a quad.
     pub(in super::super) count: f32,
-    /// Its reciprocal, or 0.
+    /// The reciprocal of `count`, or 0.
     each: f32,
 }
 
@@ -52,7 +52,7 @@ impl Inside {
         Self::of_bits(bits)
     }
 
-    /// The pixels in `bits`: the lane's two of octet `n` are bits `2 * n` and `2 * n + 1`.
+    /// Returns the pixels in `bits`: the lane's two pixels of octet `n` are bits `2 * n` and `2 * n + 1`.
     ///
     /// # Safety
     /// All lanes of the warp call it together.
@@ -77,7 +77,7 @@ impl Inside {
         self.bits & 1 << (2 * n + j) != 0
     }
 
-    /// Mean and M2 of a quad's values of these pixels.
+    /// Returns mean and M2 of a quad's values at these pixels.
     ///
     /// # Safety
     /// All lanes of the warp call it together.
@@ -109,7 +109,8 @@ impl Inside {
         [mean, sum_of_quad(m2)]
     }
 
-    /// The same for two rows of values, interleaved, so that neither waits for its own additions.
+    /// Returns mean and M2 of two rows of values. The rows are interleaved, so that neither waits for its own
+    /// additions.
     ///
     /// # Safety
     /// As [`moments`](Self::moments).
@@ -166,7 +167,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         self.take_moments_of(sums, &inside);
     }
 
-    /// The same for the pixels in `inside`.
+    /// Stores the moments of the pixels in `inside`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn take_moments_of(&self, sums: &Sums, inside: &Inside) {
@@ -187,7 +188,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         });
     }
 
-    /// Combines the moments of the warps, and writes those of the tile.
+    /// Combines the moments of the warps, and writes the tile's moments.
     #[inline(always)]
     pub(super) unsafe fn write_moments(&self, place: &Place, filters: &FilterSet) {
         let g = &self.g;

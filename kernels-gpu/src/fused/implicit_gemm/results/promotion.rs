@@ -10,8 +10,8 @@ use super::Results;
 use crate::parts::unroll::unroll;
 
 impl<F: Format, S: TileShape> Results<'_, F, S> {
-    /// Adds the accumulators to the tile's sums in shared memory (or stores the first ones there), and resets
-    /// them to zero. A thread uses the same addresses each time, and shares them with no other thread.
+    /// Adds the accumulators to the tile's sums in shared memory (or stores them there the first time), and
+    /// resets them to zero. A thread uses the same addresses each time, and shares them with no other thread.
     #[inline(always)]
     pub(in super::super) unsafe fn promote(&self, sums: &mut Sums, first: bool) {
         if !first {
@@ -53,8 +53,8 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         });
     }
 
-    /// The position of the thread's first result in the tile. Computed where it is needed, so that it takes
-    /// no register before.
+    /// Returns the position of the thread's first result in the tile. It is computed where it is needed, so
+    /// that it takes no register before.
     #[inline(always)]
     unsafe fn first_place(&self) -> u32 {
         let thread = opaque::to_assembler(thread::thread_idx_x());
@@ -63,7 +63,8 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         filter * Self::PITCH + self.pixel_warp * S::TILE.warp_pixels() + 2 * (lane % 4)
     }
 
-    /// The offset from there of the results of octet `n`, row `i` (0, or 8 further) of operand `m`.
+    /// Returns the distance of the results of octet `n`, row `i` (0, or 8 further) of operand `m` from
+    /// `first_place`.
     #[inline(always)]
     const fn place(m: usize, i: usize, n: usize) -> u32 {
         (m as u32 * OPERAND_ROWS + 8 * i as u32) * Self::PITCH + 8 * n as u32

@@ -12,12 +12,12 @@ use super::super::tile::TileShape;
 use super::{Results, is_inside, limits};
 use crate::parts::unroll::unroll;
 
-/// Values of a filter that a lane has, in tiles whose kernels support convolutions without a norm.
+/// The values of a filter in each lane, in tiles whose kernels support convolutions without a norm.
 const VALUES: u32 = 4;
 const _: () = assert!(VALUES * WARP_THREADS == M64N128.pixels());
 const _: () = assert!(VALUES * WARP_THREADS == M32N128.pixels());
 
-/// The position of a pixel beyond the output. No plane is that long.
+/// The position of a pixel outside of the output. No plane is that long.
 const NOWHERE: u32 = u32::MAX;
 
 impl<F: Format, S: TileShape> Results<'_, F, S> {
@@ -53,7 +53,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         }
     }
 
-    /// The same, `TOGETHER` (1 or 2) pixels at a time: a warp takes a filter, its lanes consecutive pixels.
+    /// Writes `TOGETHER` (1 or 2) pixels at a time: a warp takes a filter, its lanes consecutive pixels.
     /// Without a norm, returns whether the thread has seen a NaN.
     #[inline(always)]
     unsafe fn write_rows_of<const TOGETHER: u32>(
@@ -128,11 +128,11 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         seen
     }
 
-    /// Rounds values of a channel to the storage type, and applies the list to them: the first of each pair,
-    /// or both.
+    /// Rounds a channel's values to the storage type and applies the operand list to them: to both values of
+    /// each pair if `TOGETHER` is 2, else to the first.
     #[inline(always)]
     unsafe fn list<const TOGETHER: u32>(&self, values: &mut [[f32; 2]; 8], channel: u32) {
-        // Tiles whose kernels support this have four values for a lane.
+        // Tiles whose kernels support operand lists have four values in each lane.
         if S::TILE.pixels() != VALUES * WARP_THREADS {
             return;
         }

@@ -52,7 +52,8 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         }
     }
 
-    /// The same. `largest` returns the largest value of the window that starts at an element of the tile.
+    /// Writes the windows. `largest` returns the largest value of the window that starts at an element of the
+    /// tile.
     ///
     /// A thread keeps its window and takes one filter after another, so that only addresses change. If
     /// windows do not divide the threads, some threads are idle.

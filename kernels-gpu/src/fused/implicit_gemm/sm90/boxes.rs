@@ -7,9 +7,9 @@ use launch_config::implicit_gemm::{
 
 use super::nhwc_tile::in_box_order;
 
-/// The boxes of an NHWC geometry's input, in place or reformatted, or its staged f32 tiles, each of whose
-/// values is two 16-bit elements. Axes are channels, columns, slices, rows and samples; in the flat layout,
-/// rows come before slices.
+/// Returns the boxes of an NHWC geometry's input, in place or reformatted, or its staged f32 tiles. A value
+/// of a staged f32 tile is two 16-bit elements. Axes are channels, columns, slices, rows and samples; in the
+/// flat layout, rows come before slices.
 #[must_use]
 pub fn boxes(g: &GemmGeometry) -> Boxes {
     let (conv, k_vectors) = (&g.conv, &g.k_vectors);
@@ -44,7 +44,8 @@ pub fn boxes(g: &GemmGeometry) -> Boxes {
     }
 }
 
-/// The boxes of channels-last filters in place: channels, filters and taps, with one MMA step in a box.
+/// Returns the boxes of channels-last filters in place: channels, filters and taps, with one MMA step in a
+/// box.
 #[must_use]
 pub fn filter_boxes(g: &GemmGeometry) -> Boxes {
     let conv = &g.conv;

@@ -1,4 +1,4 @@
-//! What a block keeps of each of its filters in shared memory.
+//! The parameters of a block's filters in shared memory.
 
 use cuda_std::Storage;
 use cuda_std::global::Global;

@@ -1,9 +1,9 @@
 //! Split-K: the reduction of accumulators over the blocks of a cluster, through distributed shared memory.
 //!
-//! Each warp has a share of the tile's accumulators over its block's K blocks. The warps of one number in all
-//! blocks have shares of the same results. One of them, the *owner*, finishes them; the warp's number says
-//! which block it is in. The others send it their accumulators in the layout of registers, four at a time for
-//! each thread, so neither side has bank conflicts.
+//! Each warp has a share of the tile's accumulators over its block's K blocks. The warps with the same index
+//! in all blocks have shares of the same results. One of them, the *owner*, finishes the results; the warp
+//! index determines the owner's block. The other warps send their accumulators to the owner in the layout of
+//! registers, four at a time for each thread, so neither side has bank conflicts.
 //!
 //! # Order
 //! In a cluster of four, blocks whose ranks differ in the last bit form a pair. Accumulators are added within
@@ -11,10 +11,11 @@
 //!
 //! # Barriers
 //! Each warp has two transaction barriers, of which its block uses one. `exchange_full`, in the owner's
-//! block: the other warps arrive when their accumulators are stored. `exchange_empty`, in the others' blocks:
-//! the owner arrives when it has read them, so they may send those of the next tile. All barriers are
-//! initialised before any block sends. The owner does not arrive at `exchange_empty` behind the last tile. So
-//! each block waits for all arrivals and stores that it receives, and blocks may end independently.
+//! block: the other warps arrive when their accumulators are stored. `exchange_empty`, in the other blocks:
+//! the owner arrives when it has read the accumulators, so the other warps may send those of the next tile.
+//! All barriers are initialised before any block sends. The owner does not arrive at `exchange_empty` after
+//! the last tile. Therefore each block waits for all arrivals and stores that it receives, and blocks may end
+//! independently.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{cluster, opaque, thread, warp};
@@ -29,13 +30,14 @@ use crate::parts::unroll::unroll;
 const LANES_WORDS: u32 = 4 * WARP_THREADS;
 
 impl Memory {
-    /// In the owner's block: the accumulators of the other blocks' warps of this number have arrived.
+    /// The barrier in the owner's block: the accumulators of the other blocks' warps with this index have
+    /// arrived.
     #[inline(always)]
     fn exchange_full(&self, warp: u32) -> Barrier {
         Barrier::at(self.barriers, self.first_of_warps() + 2 * warp)
     }
 
-    /// In the other blocks: the owner has read the accumulators, so the buffer is free.
+    /// The barrier in the other blocks: the owner has read the accumulators, so the buffer is free.
     #[inline(always)]
     fn exchange_empty(&self, warp: u32) -> Barrier {
         Barrier::at(self.barriers, self.first_of_warps() + 2 * warp + 1)
@@ -46,7 +48,7 @@ impl Memory {
         2 * (self.mainloop.halos + self.mainloop.filters)
     }
 
-    /// Initialises the barriers.
+    /// Initialises the barriers of the exchange.
     #[inline(always)]
     pub(super) unsafe fn init_exchange(&self) {
         let mut warp = 0;
@@ -60,12 +62,12 @@ impl Memory {
     }
 }
 
-/// Reduces a warp's accumulators over the blocks of the cluster. The owner adds those of the other warps to
-/// its `sums` and gets `true`; the others send theirs to the owner and get `false`. `parity` is the parity of
-/// the number of earlier tiles, and `more` says whether tiles follow.
+/// Reduces a warp's accumulators over the blocks of the cluster. The owner adds the other warps' accumulators
+/// to its `sums` and gets `true`; the others send theirs to the owner and get `false`. `parity` is the parity
+/// of the number of earlier tiles. With `more`, tiles follow.
 ///
 /// # Safety
-/// All lanes of the warp make this call together, and so do the warps of its number in all blocks of the
+/// All lanes of the warp make this call together, and so do the warps with its index in all blocks of the
 /// cluster, the same number of times. The barriers are initialised.
 #[inline(always)]
 pub(super) unsafe fn is_owner<const SUMS: usize>(
@@ -76,7 +78,7 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
     more: bool,
     sums: &mut [f32; SUMS],
 ) -> bool {
-    // Recomputed here: values derived from it would else take registers during the mainloop.
+    // Recomputed here; kept values derived from it would take registers during the mainloop.
     let thread = opaque::to_compiler(thread::thread_idx_x());
     let g = GemmGeometry {
         offsets: opaque::to_compiler(g.offsets),
@@ -91,7 +93,7 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
     let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
     let owner = warp * mainloop.split_k / WARPS;
     let rank = rank(mainloop.split_k);
-    // Position in the owner's buffer of this lane's first four accumulators from block `rank`.
+    // The position, in the owner's buffer, of this lane's first four accumulators from block `rank`.
     let place = |rank: u32| {
         let of_owner = warp & (mainloop.finishing_warps() - 1);
         let sent = of_owner * (mainloop.split_k - 1) + (rank ^ owner) - 1;

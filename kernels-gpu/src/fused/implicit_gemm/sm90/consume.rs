@@ -27,7 +27,7 @@ const FILTER_LAYOUT: MatrixLayout = MatrixLayout::swizzled(1, EIGHT_FILTERS_UNIT
 /// Octets (eight pixels) of half of a tile's pixels.
 const HALF_OCTETS: u32 = HALF_PIXELS / K_VECTOR_VALUES;
 
-/// Arrives at a barrier for the warp: it has no more use for a stage.
+/// Releases a stage for the warp: arrives at the stage's barrier.
 #[inline(always)]
 unsafe fn release(barrier: Barrier) {
     if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
@@ -35,21 +35,21 @@ unsafe fn release(barrier: Barrier) {
     }
 }
 
-/// The warpgroup's number. Computed at each call, or it would take a register.
+/// Returns the warpgroup's index. It is computed at each call; a kept index would take a register.
 #[inline(always)]
 unsafe fn warpgroup() -> u32 {
     opaque::uniform(opaque::to_compiler(thread::thread_idx_x()) / (WARPGROUP_WARPS * WARP_THREADS))
 }
 
-/// The block's tiles of pixels that are the warpgroup's, one for each round.
+/// The warpgroup's tiles of pixels, one for each round.
 struct Rounds<'a, const SUMS: usize> {
     work: &'a Work<'a>,
-    /// 1 in the ping-pong schedule, where the other warpgroup has every second tile, else 0.
+    /// 1 in the ping-pong schedule, in which the other warpgroup has every second tile; 0 otherwise.
     ping_pong: u32,
 }
 
 impl<const SUMS: usize> Rounds<'_, SUMS> {
-    /// Tiles of the other warpgroup that come first.
+    /// Returns the number of the other warpgroup's tiles that come first.
     #[inline(always)]
     unsafe fn behind(&self) -> u32 {
         if SUMS == HALF_SUMS {
@@ -73,8 +73,8 @@ fn mma_batches(g: &GemmGeometry) -> u32 {
     opaque::to_compiler(g.k_blocks) * (g.mma_steps / MMA_BATCH_STEPS)
 }
 
-/// The layout of the pixels in shared memory. Computed for each tile, or it would take registers during the
-/// epilogue.
+/// Returns the layout of the pixels in shared memory. It is computed for each tile; a kept layout would take
+/// registers during the epilogue.
 #[inline(always)]
 unsafe fn layout<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
     g: &GemmGeometry,
@@ -89,8 +89,8 @@ unsafe fn layout<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
     }
 }
 
-/// Stages to release: the filter stage of the MMA batch before, and the halo stage of the K block that it
-/// ended.
+/// The stages to release: the filter stage of the previous MMA batch, and the halo stage of the K block that
+/// this batch ended.
 #[derive(Default)]
 struct Used {
     filters: Option<u32>,
@@ -109,18 +109,18 @@ impl Used {
     }
 }
 
-/// Whether a halo stage is released as soon as its MMAs are over, not when those of the next K block have
-/// begun. Evaluated each time: keeping the condition would take a register.
+/// Whether a halo stage is released as soon as its MMAs are over, instead of when the MMAs of the next K
+/// block have begun. Evaluated each time: keeping the condition would take a register.
 #[inline(always)]
 fn releases_early<F: Format>(memory: &Memory) -> bool {
     may_convert_in_producer::<F>() && memory.mainloop.releases_early()
 }
 
-/// The mainloop and the epilogue of all of the block's work that is the warpgroup's.
+/// Runs the mainloop and the epilogue of all of the warpgroup's tiles.
 ///
 /// # Safety
-/// All threads of a warpgroup call it, after the barrier behind `prepare`; `warp` is the warp's number in the
-/// block.
+/// All threads of a warpgroup call it, after the barrier that follows `prepare`; `warp` is the warp's index
+/// in the block.
 #[inline(always)]
 pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, E: TileEpilogue>(
     work: &Work<'_>,
@@ -190,7 +190,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
                 first: [pixel(0), pixel(1), pixel(2)],
                 low: g.halo_k_vectors,
             };
-            // Computed for each MMA batch, or it would take a register.
+            // Computed for each MMA batch; a kept value would take a register.
             let to_next = opaque::to_compiler(g.interleaved_octets[0]);
             let second = if F::INTERLEAVED {
                 to_next
@@ -233,8 +233,8 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
                     filters: (!has_filters).then_some(filters.stage),
                     halo: (step == g.mma_steps).then_some(halo.stage),
                 };
-                // Else the stage would be released when the next K block is full, and a producer that
-                // converts it would wait for other producers.
+                // Otherwise the stage would be released only when the next K block is full. A producer that
+                // converts into the stage would then wait for other producers.
                 if !F::LEAVES_IN_FLIGHT || step == g.mma_steps && releases_early::<F>(memory) {
                     F::settle(&sums);
                     used.release(&filter_pipeline, &halo_pipeline);
@@ -271,7 +271,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
         let is_mine = work.split_k == 1
             || cluster_reduce::is_owner(g, memory.mainloop, memory.format, parity, more, &mut sums);
         if is_mine {
-            // Here, to save a register during the reduction.
+            // Computed here, to save a register during the reduction.
             let place = Place {
                 tile: rounds.work_tile(round) - place.sample * g.pixel_tiles(),
                 ..place

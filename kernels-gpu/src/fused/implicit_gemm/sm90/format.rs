@@ -22,7 +22,7 @@ impl Operands {
         }
     }
 
-    /// For each step, the high (`false`) or low (`true`) part for each of its three products.
+    /// Returns, for each step, the operands of its three products: high (`false`) or low (`true`) parts.
     #[inline(always)]
     fn split(self, order: [bool; 3]) -> [MatrixDescriptor; 9] {
         let part = |step: usize, i: usize| match order[i] {
@@ -50,8 +50,8 @@ pub(super) trait WarpSpecializedFormat<const SUMS: usize>: Format {
     type Sums;
     /// Whether [`multiply`](Self::multiply) leaves MMA batches in flight.
     const LEAVES_IN_FLIGHT: bool;
-    /// Whether an MMA batch multiplies the even octets of pixels, then the odd ones, which are of another
-    /// strip where there are two.
+    /// Whether an MMA batch multiplies the even octets of pixels first, then the odd ones. With two strips,
+    /// the odd octets are of the other strip.
     const INTERLEAVED: bool;
 
     /// Accumulators of zeros. They are constants, because an array that a loop fills is in local memory.

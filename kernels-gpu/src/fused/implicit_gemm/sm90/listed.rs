@@ -1,4 +1,4 @@
-//! The list that results without a norm go through.
+//! The list of pointwise functions for results without a norm.
 
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, opaque, warp};
@@ -19,7 +19,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
         let (behind, first, lane) = (without_norm.behind, self.channel, self.lane);
         let shift = filter_shift::<E>(&self.g);
         let channels = self.g.conv.output_channels() >> shift;
-        // Pairs of values are of two filters in turn.
+        // Pairs of values belong to the lane's two filters in turn.
         let of_channels = move || {
             let of_row = |i: u32| {
                 let channels = opaque::to_compiler(channels);
@@ -31,8 +31,8 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
             let [a, b] = [of_row(0), of_row(1)];
             [a, a, b, b, a, a, b, b, a, a, b, b, a, a, b, b]
         };
-        // A quarter at a time, each of which moves to the end: the list's code is written out for every
-        // value.
+        // The list's code is written out for every value, so the loop takes a quarter at a time and moves it
+        // to the end.
         let mut quarter = 0;
         while quarter < 4 {
             opaque::not_unrolled();
@@ -68,8 +68,8 @@ struct InRows(Shared<f32>);
 impl Keeps<16> for InRows {
     #[inline(always)]
     fn keep(&mut self, values: [f32; 16]) {
-        // SAFETY: all lanes are at the same step of the list. No lane reads the rows of the staged tile
-        // before any more, and each lane has words of its own.
+        // SAFETY: all lanes are at the same step of the list. No lane still reads the rows of the previous
+        // staged tile, and each lane has words of its own.
         unsafe {
             warp::sync_warp(warp::ALL_LANES);
             unroll!(16, |i| {

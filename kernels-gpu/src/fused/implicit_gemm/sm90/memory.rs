@@ -72,8 +72,8 @@ impl Memory {
         }
     }
 
-    /// In the ping-pong schedule: `warpgroup` may begin its next tile, since the other warpgroup waits for no
-    /// more stages.
+    /// The barrier at which `warpgroup` waits before its next tile in the ping-pong schedule. The other
+    /// warpgroup arrives when it waits for no more stages.
     #[inline(always)]
     pub(super) fn may_begin(&self, warpgroup: u32) -> Barrier {
         let stages = 2 * (self.mainloop.halos + self.mainloop.filters);
@@ -148,8 +148,8 @@ impl Memory {
         async_proxy::fence_shared();
     }
 
-    /// Zeros what no producer loads: behind the K-vectors of a halo tile, or behind the pixels of each box
-    /// and behind the last box, in all planes of each stage.
+    /// Zeros the parts of all planes of each stage that no producer loads: those behind the K-vectors of a
+    /// halo tile, or behind the pixels of each box and behind the last box.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn clear_gaps<F: WarpSpecializedFormat<64>>(&self, g: &GemmGeometry, thread: u32) {

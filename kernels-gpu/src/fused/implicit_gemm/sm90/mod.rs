@@ -1,11 +1,12 @@
 //! The warp-specialized mainloop for Hopper (sm_90a): warpgroup MMA with both operands in shared memory.
 //!
 //! # Idea
-//! `wgmma` with 64 filters and 128 or 256 pixels keeps the tensor cores busiest and leaves a thread no
-//! registers but for accumulators. So filters come through shared memory as well as the halo tile. Eight
-//! consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`, and
-//! the store of each kernel). Four producer warps load operands into two pipelines (`parts::pipeline`): one
-//! warp loads filters, prepared or in place (`produce`), three load halo tiles, in one of three ways:
+//! `wgmma` with 64 filters and 128 or 256 pixels keeps the tensor cores busiest, but leaves a thread
+//! registers for accumulators only. Filters therefore come through shared memory, as the halo tile does.
+//! Eight consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`,
+//! and the store of each kernel). Four producer warps load operands into two pipelines (`parts::pipeline`).
+//! One warp loads filters, prepared or in place (`produce`). Three warps load halo tiles, in one of three
+//! ways:
 //!
 //! | halo tile | loaded by | file |
 //! |---|---|---|
@@ -21,8 +22,8 @@
 //! consumers, eight warps:       for each tile of pixels:
 //!                                   for each K block:    wait until its halo stage is full
 //!                                       for each MMA batch: wait until its filter stage is full; start wgmma
-//!                                           wait for the MMA batch before; release its filter stage, and its halo stage
-//!                                           behind the last MMA batch of a K block
+//!                                           wait for the MMA batch before; release its filter stage and,
+//!                                           after the last MMA batch of a K block, its halo stage
 //!                                       (resident filters are waited for in the first round alone)
 //!                                   epilogue: value = accumulator * descale + bias; moments; y = value
 //! ```
@@ -46,17 +47,17 @@
 //!
 //! # Split-K
 //! With `mainloop.split_k` above 1 the blocks of a cluster have the same tiles and a share of the K blocks
-//! each. Behind the last MMA batch of a tile they reduce their accumulators through distributed shared memory
+//! each. After the last MMA batch of a tile they reduce their accumulators through distributed shared memory
 //! (`cluster_reduce`), and each warp's results are finished in one of the blocks.
 //!
 //! # Barriers
-//! One barrier of the block, or of the cluster, when tables and barriers are initialised. Each pipeline stage
-//! has two transaction barriers. `full`: the producers of the stage arrive. `empty`: each consumer warp of
-//! the stage arrives when its MMA of the stage is over. The ping-pong schedule has one more barrier for each
-//! warpgroup. `cluster_reduce` has its own.
+//! One barrier of the block, or of the cluster, follows the initialisation of tables and barriers. Each
+//! pipeline stage has two transaction barriers. `full`: the producers of the stage arrive. `empty`: each
+//! consumer warp of the stage arrives when its MMA of the stage is over. The ping-pong schedule has one more
+//! barrier for each warpgroup. `cluster_reduce` has its own.
 //!
 //! # Invariants
-//! A warp's results have shared memory of their own. A stage is filled in the order in which it is read.
+//! A warp's results have shared memory of their own. Stages are filled in the order in which they are read.
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod boxes;
@@ -112,11 +113,12 @@ use staged_f32::{HALVES_VECTORS, Scales, VECTORS};
 use tile_epilogue::{Stored, StoredNhwc, TileEpilogue, WithMoments};
 use work::{Made, WARPGROUP_WARPS, Work, rank, share_of, which_output};
 
-/// Registers of a consumer thread and of a producer thread (`setmaxnreg`): together those of a new block.
+/// Registers of a consumer thread and of a producer thread (`setmaxnreg`). All threads together have the
+/// registers of a new block.
 const CONSUMER_REGISTERS: u32 = 224;
 const PRODUCER_REGISTERS: u32 = 56;
 
-/// The same where producers may convert f32.
+/// The same for kernels whose producers may convert f32.
 const CONSUMER_REGISTERS_BESIDE_CONVERSION: u32 = 216;
 const CONVERTING_PRODUCER_REGISTERS: u32 = 72;
 
@@ -128,16 +130,16 @@ const CONVERTING_PRODUCER_REGISTERS: u32 = 72;
 /// once for each tile of pixels (from the level-2 cache), the output once.
 ///
 /// # Safety
-/// Where the input is reformatted, `reformatted` and `input_descales` are what the reformatting kernels of
-/// the same config wrote. Where it is read in place, `reformatted` is not read. Where halo tiles are NHWC,
-/// `boxes` is the tensor map of the geometry's [`boxes()`] over `reformatted` or over the input; else it is
-/// not read. Where f32 is converted in the producer, a first launch writes `recorded` elements of `largest`
-/// for each tile of pixels of all samples, as many as the config's `recorded_of_tile`; the second launch,
-/// behind `implicit_gemm_rescale`, which wrote `input_descales`, has `recorded` of 0, as all other launches
-/// have. `operands` and `filter_descales` are what the filters kernel wrote, or, where the geometry's filters
-/// are read in place, `filter_boxes` is the tensor map of its [`filter_boxes()`] over the filters, and they
-/// are not read. `bias` is null or has an element for each output channel, `y` one for each output, and
-/// `moments` the config's `moment_elements()`. `y` and `moments` overlap nothing else and start on 16 bytes.
+/// If the input is reformatted, the reformatting kernels of the same config wrote `reformatted` and
+/// `input_descales`. If it is read in place, `reformatted` is not read. If halo tiles are NHWC, `boxes` is
+/// the tensor map of the geometry's [`boxes()`] over `reformatted` or over the input; otherwise it is not
+/// read. If the producer converts f32, a first launch writes `recorded` elements of `largest` for each tile
+/// of pixels of all samples, as many as the config's `recorded_of_tile`. The second launch follows
+/// `implicit_gemm_rescale`, which wrote `input_descales`; its `recorded` is 0, as in all other launches. The
+/// filters kernel wrote `operands` and `filter_descales`. If the geometry's filters are read in place, these
+/// two are not read, and `filter_boxes` is the tensor map of its [`filter_boxes()`] over the filters. `bias`
+/// is null or has an element for each output channel, `y` one for each output, and `moments` the config's
+/// `moment_elements()`. `y` and `moments` overlap nothing else and are 16-byte aligned.
 #[kernel(
     instances(S: [halves: Halves], F: [f16x2_f32: F16x2]),
     instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
@@ -185,17 +187,17 @@ pub unsafe fn implicit_gemm_sm90<
     compute::<S, F, WithMoments>(&input, &output, g, mainloop);
 }
 
-/// The same without a norm, so without moments. Results go through an epilogue and a list, and results that
-/// are NaN are computed again. With the geometry's `shuffle`, neighbouring filters make neighbouring columns
-/// of the output (`shuffled`).
+/// The warp-specialized implicit GEMM without a norm and without moments. Results go through an epilogue and
+/// a list, and NaN results are recomputed. With the geometry's `shuffle`, neighbouring filters make
+/// neighbouring columns of the output (`shuffled`).
 ///
 /// # Safety
-/// As for [`fn@implicit_gemm_sm90`], without moments. Where the input is read in place, `x` starts on 16
-/// bytes and has `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of the geometry's `k_vectors`.
-/// `x`, `weight`, `gain`, `shift`, those behind and `list` are otherwise as for `implicit_gemm`. With a
-/// shuffle, `y` has the elements that it says, gain and shift one for each channel of `y`, and several
-/// launches may write the same `y`, each its own elements. Then the list may have a residual: `residual` has
-/// the elements of `y`, starts on 16 bytes and does not overlap it.
+/// As for [`fn@implicit_gemm_sm90`], without moments. If the input is read in place, `x` is 16-byte aligned
+/// and has `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of the geometry's `k_vectors`. `x`,
+/// `weight`, `gain`, `shift`, `gain_behind`, `shift_behind` and `list` are otherwise as for `implicit_gemm`.
+/// With a shuffle, `y` has the elements that the shuffle describes, and gain and shift have one for each
+/// channel of `y`. Several launches may write the same `y`, each its own elements. The list may then have a
+/// residual: `residual` has the elements of `y`, is 16-byte aligned and does not overlap it.
 #[kernel(
     instances(S: [halves: Halves], F: [bf16x3_f32: Bf16x3]),
     instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
@@ -265,13 +267,13 @@ pub unsafe fn implicit_gemm_sm90_store<
     compute::<S, F, Stored>(&input, &output, g, mainloop);
 }
 
-/// The same for an NHWC output: pixels have their channels side by side. As they are written, results of 16
-/// bits go through a function, and a residual is added.
+/// The warp-specialized implicit GEMM without a norm, with an NHWC output: the channels of a pixel are
+/// contiguous. As they are written, 16-bit results go through a function, and a residual is added.
 ///
 /// # Safety
 /// As for [`fn@implicit_gemm_sm90_store`], without a shuffle. The groups have whole vectors of 16 bytes of
 /// output channels. `rounded` changes no result in f32. `residual` is NHWC, has an element for each output if
-/// `rounded` adds it, starts on 16 bytes and does not overlap `y`.
+/// `rounded` adds it, is 16-byte aligned and does not overlap `y`.
 #[kernel(
     instances(S: [halves: Halves], F: [scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3]),
     instances(S: [halves: Halves, whole: Whole], F: [f16: F16, bf16: Bf16]),
@@ -345,7 +347,7 @@ pub unsafe fn implicit_gemm_sm90_nhwc<
     compute::<S, F, StoredNhwc>(&input, &output, g, mainloop);
 }
 
-/// What a block reads besides the original tensors.
+/// The inputs of a block other than the original tensors.
 struct Input<'a, F: Format> {
     reformatted: *const u32,
     operands: *const u32,
@@ -393,7 +395,7 @@ unsafe fn compute<
         let is_first = thread::thread_idx_x().is_multiple_of(WARP_THREADS);
         if warp > WARPS && rounds::<F>(g) {
             let warp = warp - WARPS - 1;
-            // The emulator's program has room for one of them.
+            // The emulator's program has room for one instance.
             if S::IS_HALF && cfg!(target_arch = "nvptx64") {
                 staged_f32::convert::<F, HALVES_VECTORS>(&work, &memory, input.boxes, scales, warp);
             } else {

@@ -1,13 +1,13 @@
 //! NHWC halo tiles, which tensor maps load box by box ([`cuda_std::tensor_map`]).
 //!
-//! The input is channels-last, or was reformatted to be. Nobody computes the address of a K-vector. The
+//! The input is channels-last, or was reformatted to be. No thread computes the address of a K-vector. The
 //! padding around the input is not in memory and comes as zeros. `launch_config::implicit_gemm` says how
 //! boxes lie in the halo tile.
 //!
 //! # Bits
-//! An output pixel multiplies the same values as from a halo tile of planes: the K-vectors of its window,
-//! and, against filters of 0, zeros or some of those again. Planes have zeros in the columns behind the last
-//! that a window sees; no pixel multiplies them.
+//! An output pixel multiplies the same values as from a halo tile of planes: the K-vectors of its window.
+//! Filters of 0 meet zeros, or K-vectors of the window again. Planes have zeros in the columns behind the
+//! last one that a window sees; no pixel multiplies them.
 
 use cuda_std::shared::Shared;
 use cuda_std::tensor_map::{self, TensorMap, copy_box};
@@ -23,7 +23,7 @@ use crate::parts::index::div_rem;
 
 const _: () = assert!(TARGET_BYTES == tensor_map::TARGET_BYTES);
 
-/// Boxes from which on the producer warps share them: one thread is faster with few.
+/// The fewest boxes that the producer warps share: one thread is faster with fewer.
 const MANY_BOXES: u32 = 9;
 
 /// Producer warps that share the boxes of a halo tile, with one thread each.
@@ -39,8 +39,8 @@ pub(super) fn sharing_warps(g: &GemmGeometry) -> u32 {
 /// Loads the warp's boxes of every halo tile of the block's work, from number `first` on.
 ///
 /// # Safety
-/// One thread of each producer warp of halo tiles calls it, after the barrier behind `prepare`. The geometry
-/// has an NHWC halo tile, and `map` is the tensor map of its boxes.
+/// One thread of each producer warp of halo tiles calls it, after the barrier that follows `prepare`. The
+/// geometry has an NHWC halo tile, and `map` is the tensor map of its boxes.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn load_halos(work: &Work<'_>, memory: &Memory, map: &TensorMap, first: u32) {
@@ -79,7 +79,7 @@ pub(super) unsafe fn load_halos(work: &Work<'_>, memory: &Memory, map: &TensorMa
     }
 }
 
-/// The coordinates of a copy that starts `from` behind its K block's start.
+/// Returns the coordinates of a copy at distance `from` from its K block's start.
 #[inline(always)]
 pub(super) fn coordinates(start: [i32; 5], from: [u32; 4]) -> [i32; 5] {
     let [a, b, c, d, sample] = start;
@@ -87,8 +87,8 @@ pub(super) fn coordinates(start: [i32; 5], from: [u32; 4]) -> [i32; 5] {
     [a + e, b + f, c + g, d + h, sample]
 }
 
-/// The coordinates at which the copies of a K block's halo tile start, where `width` elements of the map are
-/// a value. Negative in the padding before the input.
+/// Returns the coordinates at which the copies of a K block's halo tile start. A value is `width` elements of
+/// the map. Coordinates in the padding before the input are negative.
 #[inline(always)]
 pub(super) unsafe fn start_of(
     work: &Work<'_>,
@@ -108,8 +108,8 @@ pub(super) unsafe fn start_of(
     [channel as i32, w, second, third, place.sample as i32]
 }
 
-/// Records for each staged tile of a K block the coordinates of its copy from the K block's start, where its
-/// pixels are in the halo tile, and how many words they have.
+/// Records for each staged tile of a K block the coordinates of its copy relative to the K block's start, the
+/// position of its pixels in the halo tile, and their number of words.
 ///
 /// # Safety
 /// All threads of the block call it, each with its number. The geometry has an NHWC halo tile.
@@ -147,7 +147,7 @@ pub(super) unsafe fn find_staged_tiles(g: &GemmGeometry, sources: Shared<u32>, t
             of_boxes + third * third_step,
         ];
 
-        // A staged tile with several indices along the third axis has all along the second.
+        // A staged tile with several indices along the third axis has all indices along the second.
         let lines = columns
             * second_lines.min(second_extent - second)
             * third_lines.min(third_extent - third);
@@ -162,8 +162,7 @@ pub(super) unsafe fn find_staged_tiles(g: &GemmGeometry, sources: Shared<u32>, t
     }
 }
 
-/// Values of slices and rows in the order of a box's axes: rows come first where tiles do not consist of
-/// octets.
+/// Returns values of slices and rows in the order of a box's axes: rows come first in the flat layout.
 #[inline(always)]
 pub(super) fn in_box_order<T>(g: &GemmGeometry, [slices, rows]: [T; 2]) -> [T; 2] {
     if g.strips == 0 {

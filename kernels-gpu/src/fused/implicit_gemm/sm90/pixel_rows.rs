@@ -47,7 +47,8 @@ impl<T: Storage> Pixels<T> {
     /// Whether values have 16 bits: a vector is a row of a matrix.
     const ARE_HALVES: bool = size_of::<T>() == 2;
 
-    /// The first value of vector `vector` of pixel `pixel`. [`OF_LANE`] times the lanes' vectors are all.
+    /// Returns the index of the first value of vector `vector` of pixel `pixel`. Each lane has [`OF_LANE`] of
+    /// the vectors.
     #[inline(always)]
     fn at(pixel: u32, vector: u32) -> u32 {
         const { assert!(Rows::<T>::PIXELS * Self::VECTORS == OF_LANE * WARP_THREADS) };
@@ -102,7 +103,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, StoredNhwc> {
     /// The places of a lane's vectors in a staged tile.
     #[inline(always)]
     unsafe fn places(&self, first: u32) -> Places<'_, F, SUMS> {
-        // Recomputed for each half: values derived from these would else take too many registers.
+        // Recomputed for each half; kept values derived from these would take too many registers.
         let lane = opaque::to_compiler(self.lane);
         let place = Place {
             sample: opaque::to_compiler(self.place.sample),
@@ -135,11 +136,11 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, StoredNhwc> {
         }
     }
 
-    /// Writes the staged tile to the output, from pixel `first` of the tile on; values of 16 bits through the
+    /// Writes the staged tile to the output, from pixel `first` of the tile on. 16-bit values go through the
     /// epilogue of rounded results.
     ///
     /// # Safety
-    /// All lanes of the warp make this call, after a warp barrier behind the stores of the pixels.
+    /// All lanes of the warp make this call, after a warp barrier that follows the stores of the pixels.
     #[inline(always)]
     pub(super) unsafe fn write_pixels(&self, first: u32) {
         let Some(Rounded { epilogue, residual }) = self.output.without_norm.rounded else {
@@ -199,7 +200,7 @@ struct Places<'a, F: Format, const SUMS: usize> {
     /// The element of the tile's first pixel.
     at: usize,
     channels: usize,
-    /// All words.
+    /// The number of words of the output.
     words: usize,
 }
 
@@ -216,7 +217,7 @@ impl<F: Format, const SUMS: usize> Places<'_, F, SUMS> {
     }
 }
 
-/// The epilogue of two vectors of rounded results, with the residuals `added`.
+/// Applies the epilogue to two vectors of rounded results, with the residuals `added`.
 #[inline(always)]
 fn finished<T: Storage>(
     epilogue: &RoundedEpilogue,

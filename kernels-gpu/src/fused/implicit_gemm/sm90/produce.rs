@@ -20,15 +20,15 @@ use crate::parts::unroll::unroll;
 /// K-vectors whose offsets a lane looks up before it copies the first of them.
 const TOGETHER: usize = 8;
 
-/// Where filters are loaded from: prepared operands of the block's group, or the tensor map of the filters in
-/// place, if the geometry says so.
+/// The source of filters: prepared operands of the block's group or, if the geometry says so, the tensor map
+/// of the filters in place.
 pub(super) struct FilterSource<'a> {
     pub(super) operands: Global<u32>,
     pub(super) boxes: &'a TensorMap,
 }
 
-/// An MMA batch: its first step in the whole reduction, and for each of its steps the channel and the tap at
-/// which filters in place have it.
+/// An MMA batch: its first step in the whole reduction and, for filters in place, the channel and the tap of
+/// each of its steps.
 struct MmaBatch {
     step: u32,
     places: [[u32; 2]; MMA_BATCH_STEPS as usize],
@@ -70,7 +70,7 @@ impl FilterSource<'_> {
 /// Loads the filters of all of the block's work, MMA batch by MMA batch; once if they are resident.
 ///
 /// # Safety
-/// One thread calls it, after the barrier behind `prepare`.
+/// One thread calls it, after the barrier that follows `prepare`.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, source: &FilterSource<'_>) {
@@ -91,7 +91,7 @@ pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, source: &Fil
                     places: [[0; 2]; MMA_BATCH_STEPS as usize],
                 };
                 unroll!(3, |i| {
-                    // Steps behind the last of a K block multiply by zeros, those of channels that do not
+                    // Steps after the last one of a K block multiply by the zeros of channels that do not
                     // exist.
                     let exists = plane < g.k_block_planes;
                     let of_step = if exists {
@@ -111,7 +111,7 @@ pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, source: &Fil
                 full.arrive_expect(tiles * mma_batch_words * 4);
                 let mut tile = 0;
                 while tile < tiles {
-                    // Behind the last tile of filters, that one again: its results are not written.
+                    // After the last tile of filters, the last tile again: its results are not written.
                     let from = (work.filter_tile + tile).min(g.filter_tiles - 1);
                     let at = (state.stage * tiles + tile) * mma_batch_words;
                     source.load(work, from, &batch, parts, memory.filters.addr(at), full);
@@ -132,11 +132,11 @@ pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, source: &Fil
 const _: () = assert!(MMA_BATCH_STEPS == 3);
 
 /// Loads every `warps`-th halo tile of the block's work, from number `first` on. A warp waits for its own
-/// copies, so several warps keep memory busy. There are no more of them than stages: a warp two rounds of the
+/// copies, so several warps keep memory busy. There are no more warps than stages: a warp two rounds of the
 /// pipeline ahead would mistake a phase of its stage for the phase before the last.
 ///
 /// # Safety
-/// All lanes of the warp call it, after the barrier behind `prepare`.
+/// All lanes of the warp call it, after the barrier that follows `prepare`.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn load_halos(
@@ -178,7 +178,7 @@ pub(super) unsafe fn load_halos(
 
 /// Starts the copies of a K block's halo tile as soon as its stage is empty. Each lane copies every 32nd
 /// K-vector of all planes, and looks up [`TOGETHER`] offsets at a time, so no copy waits for an offset.
-/// Whatever does not depend on the stage is computed before.
+/// Values that do not depend on the stage are computed before the wait.
 #[inline(always)]
 unsafe fn start_halo(
     work: &Work<'_>,
@@ -197,7 +197,7 @@ unsafe fn start_halo(
     let of_group = place.sample as usize * conv.groups as usize + work.group as usize;
     let part = (of_group * g.planes as usize + first_plane as usize) * parts as usize;
     let first = first as usize * K_VECTOR_WORDS as usize;
-    // Filters of channels that do not exist are 0, whatever they multiply: the last planes again.
+    // Filters of channels that do not exist are 0, whatever they multiply: the last plane is loaded again.
     let planes = g.k_block_planes.min(g.planes - first_plane);
     let stage = state.stage * (g.k_block_bytes(parts) / 4);
     let k_vectors = g.reformatted_halo_k_vectors();
@@ -217,7 +217,7 @@ unsafe fn start_halo(
         while local < g.k_block_planes {
             unroll!(3, |part| {
                 if (part as u32) < parts {
-                    // From here 32 bits reach every K-vector.
+                    // From the start of this part, 32 bits reach every K-vector.
                     let of_part = from + part * plane_words;
                     let plane = reformatted.slice(of_part, plane_words - first);
                     unroll!(8, |i| {

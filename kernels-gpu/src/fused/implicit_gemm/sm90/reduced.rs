@@ -1,9 +1,9 @@
 //! The store of a warp's results where windows of pixels, and neighbouring filters, are reduced to one
 //! result.
 //!
-//! The pixels of a window are reduced in registers (`reduced_pixels`). What they give goes to rows in shared
-//! memory, as f32: a row for each filter, windows side by side. From there each lane takes windows of one set
-//! of filters after another.
+//! The pixels of a window are reduced in registers (`reduced_pixels`). The reduced values go to rows in
+//! shared memory, as f32: a row for each filter, windows side by side. From there each lane takes windows of
+//! one set of filters after another.
 
 use core::marker::PhantomData;
 use core::ptr;
@@ -32,22 +32,22 @@ use crate::parts::store::{GainAndShift, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
 /// The binary logarithm of the rows of a large set of filters, which a lane loads at the same time. Sets of
-/// twice as many filters have one row for two.
+/// twice as many filters have one row for every two filters.
 pub(super) const LOG_ROWS_OF_SET: u32 = 3;
 
-/// Smaller sets of filters of which a lane loads at the same time.
+/// The number of smaller sets of filters from which a lane loads at the same time.
 const SETS: usize = 4;
 
 /// The binary logarithm of the pixels of a staged tile.
 const LOG_PIXELS: u32 = REDUCED_PIXELS.trailing_zeros();
 
 /// [`implicit_gemm_sm90_store`](fn@super::implicit_gemm_sm90_store) with results that are reduced before they
-/// are written: windows of pixels, and neighbouring filters. Results are rounded to the stored type before,
-/// and reduced in f32. With the geometry's `shuffle`, neighbouring filters are phases of a channel.
+/// are written: windows of pixels, and neighbouring filters. Results are rounded to the stored type, then
+/// reduced in f32. With the geometry's `shuffle`, neighbouring filters are phases of a channel.
 ///
 /// # Safety
 /// As for [`fn@super::implicit_gemm_sm90_store`], without a residual and without split-K. The geometry's
-/// tiles have whole windows of `reduced`, and `y` has an element for each result that it says.
+/// tiles have whole windows of `reduced`, and `y` has an element for each result of `reduced`.
 #[kernel(
     instances(
         S: [halves: Halves],
@@ -121,9 +121,9 @@ pub unsafe fn implicit_gemm_sm90_reduce<
 
 /// A window of a staged tile, and its place in the output.
 pub(super) struct Window {
-    /// The first of its filters among those of the warp.
+    /// The window's first filter, among those of the warp.
     pub(super) filter: u32,
-    /// Its number among those of the filter.
+    /// The window's index among those of the filter.
     in_filter: u32,
     /// Coordinates of the first pixel in the convolution's output.
     pub(super) first: [u32; 3],
@@ -131,19 +131,19 @@ pub(super) struct Window {
     pub(super) to: usize,
 }
 
-/// Whether values are added. Recomputed each time, or it would take a register during the mainloop.
+/// Whether values are added. Recomputed each time; a kept flag would take a register during the mainloop.
 #[inline(always)]
 pub(super) fn is_sum(reduced: &ReducedResults) -> bool {
     opaque::to_compiler(reduced.operation.code()) == ResultReduction::SUM.code()
 }
 
-/// Two values of a window as one.
+/// Combines two values of a window.
 #[inline(always)]
 pub(super) fn combined(is_sum: bool, a: f32, b: f32) -> f32 {
     if is_sum { a + b } else { math::max_nan(a, b) }
 }
 
-/// What makes the result of a window of its values when they have been combined.
+/// Returns the factor that turns the combined values of a window into its result.
 #[inline(always)]
 pub(super) fn factor_of(reduced: &ReducedResults) -> f32 {
     if is_sum(reduced) {
@@ -154,8 +154,8 @@ pub(super) fn factor_of(reduced: &ReducedResults) -> f32 {
 }
 
 impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
-    /// The reduction. Its logarithms are recomputed each time: what depends on them alone would else take
-    /// registers during the mainloop.
+    /// Returns the reduction. Its logarithms are recomputed each time: kept values that depend on them alone
+    /// would take registers during the mainloop.
     #[inline(always)]
     pub(super) fn reduced(&self) -> Option<ReducedResults> {
         self.output.reduced.map(|reduced| ReducedResults {
@@ -177,7 +177,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
     /// Writes the windows of the staged tile whose first pixel is `first`.
     ///
     /// # Safety
-    /// All lanes of the warp make this call, after a warp barrier behind the stores of the rows.
+    /// All lanes of the warp make this call, after a warp barrier that follows the stores of the rows.
     #[inline(always)]
     pub(super) unsafe fn write_windows(&self, first: u32) {
         let Some(reduced) = self.reduced() else {
@@ -203,7 +203,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
         }
     }
 
-    /// Writes the results of a window of all sets of filters that the lane has, from that of the window on.
+    /// Writes the results of a window for all sets of filters that the lane has, from the window's set on.
     #[inline(always)]
     unsafe fn write_sets(
         &self,
@@ -244,7 +244,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
                 opaque::not_unrolled();
                 let mut loaded = [reduced.neutral; SETS];
                 unroll!(4, |i| {
-                    // Filters beyond the last are not there.
+                    // Rows of filters beyond the last one are not loaded.
                     let behind = i as u32 * step;
                     if of_set + behind < self.filters {
                         loaded[i] = rows.load(row(of_set) + behind * Rows::<f32>::PITCH);
@@ -266,7 +266,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
         }
     }
 
-    /// The filters, rows and columns of a window that the output has.
+    /// Returns the filters, rows and columns of a window that exist in the output.
     #[inline(always)]
     pub(super) fn extents(&self, reduced: &ReducedResults, window: &Window) -> [u32; 3] {
         let [_, p, q] = window.first;
@@ -278,14 +278,14 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
         ]
     }
 
-    /// Windows of a staged tile, those of all filters of a warp.
+    /// Returns the number of windows of a staged tile, over all filters of a warp.
     #[inline(always)]
     pub(super) fn windows(&self, reduced: &ReducedResults) -> u32 {
         let log = reduced.log_filters + reduced.log_rows + reduced.log_columns;
         (WARP_FILTERS * REDUCED_PIXELS) >> log
     }
 
-    /// Window `number` of the staged tile whose first pixel is `first`; none that is not written.
+    /// Returns window `number` of the staged tile whose first pixel is `first`; `None` if it is not written.
     #[inline(always)]
     pub(super) unsafe fn window_of(
         &self,
@@ -317,7 +317,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
         }
         let [d, h, w] = from_word(word);
         let z = self.first_slice() + d * g.outputs_d;
-        // Recomputed for each: values derived from these would else take registers.
+        // Recomputed for each window; kept values derived from these would take registers.
         let sample = opaque::to_compiler(self.place.sample);
         let p = opaque::to_compiler(self.place.p) + h;
         let q = opaque::to_compiler(self.place.q) + w;
@@ -339,7 +339,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
         })
     }
 
-    /// Channels of the output.
+    /// Returns the channels of the output.
     #[inline(always)]
     fn reduced_channels(&self, reduced: &ReducedResults) -> usize {
         let filters = opaque::to_compiler(self.g.conv.output_channels());

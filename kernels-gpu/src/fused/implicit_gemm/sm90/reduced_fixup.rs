@@ -1,4 +1,4 @@
-//! The NaN/Inf fix-up pass of results that were reduced.
+//! The NaN/Inf fix-up pass of reduced results.
 
 use cuda_std::{Storage, opaque, warp};
 use launch_config::WARP_THREADS;
@@ -11,17 +11,17 @@ use super::results::{HALF_SUMS, Results};
 use super::tile_epilogue::Reduced;
 
 impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
-    /// Computes the windows that the warp wrote again whose result is NaN, from the original tensors, if a
-    /// lane has `seen` a NaN.
+    /// Recomputes the windows of the warp whose result is NaN from the original tensors, if a lane has `seen`
+    /// a NaN.
     ///
     /// # Safety
-    /// All lanes of the warp make this call, behind those that wrote the windows.
+    /// All lanes of the warp make this call, after the calls that write the windows.
     #[inline(always)]
     pub(super) unsafe fn fix_up_windows(&self, seen: bool) {
         let Some(reduced) = self.reduced() else {
             return;
         };
-        // Other lanes may have written what a lane looks at.
+        // Other lanes may have written the results that a lane looks at.
         warp::sync_warp(warp::ALL_LANES);
         if !warp::warp_vote_any(warp::ALL_LANES, seen) {
             return;
@@ -47,7 +47,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
         }
     }
 
-    /// The result of a window, from the original tensors.
+    /// Computes the result of a window from the original tensors.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn recomputed_window(&self, reduced: &ReducedResults, window: &Window) -> f32 {

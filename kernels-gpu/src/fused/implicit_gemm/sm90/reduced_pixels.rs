@@ -1,11 +1,11 @@
 //! The pixels of windows, reduced in registers.
 //!
-//! A lane has two neighbouring pixels of each octet, the lanes of a quad have its eight. So each bit of a
-//! pixel's number in the staged tile says where a value is: the lowest in a lane, the next two among the
-//! lanes of a quad, the others among octets. Rows and columns of windows, and of tiles, are powers of two: a
-//! window is the pixels that differ in the lowest bits of the column and in the lowest bits of the row. Each
-//! of these bits takes one addition, or comparison, of what there is twice. The order of additions is the
-//! same in all windows.
+//! A lane has two neighbouring pixels of each octet, and the lanes of a quad have its eight. Each bit of a
+//! pixel's index in the staged tile therefore says where a value is: the lowest bit in a lane, the next two
+//! among the lanes of a quad, the others among octets. Rows and columns of windows, and of tiles, are powers
+//! of two: a window is the pixels that differ in the lowest bits of the column and in the lowest bits of the
+//! row. Each of these bits takes one addition, or comparison, of pairs of values. The order of additions is
+//! the same in all windows.
 
 use cuda_std::{Storage, math, opaque, warp};
 use launch_config::WARP_THREADS;
@@ -83,7 +83,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
         }
     }
 
-    /// The same with a function of two values that makes one of them.
+    /// Reduces the pixels of the windows with `combine`, and stores the results to shared memory.
     #[inline(always)]
     unsafe fn store_reduced(
         &self,
@@ -93,7 +93,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
     ) {
         let log_pitch = opaque::to_compiler(self.g.tile_pitch).trailing_zeros();
         let (log_rows, log_columns) = (reduced.log_rows, reduced.log_columns);
-        // The bits of an octet's number that are of a window's rows.
+        // The bits of an octet's index that belong to a window's rows.
         let of_rows = ((1 << log_rows) - 1) << (log_pitch - LOG_OCTET);
         unroll!(3, |bit| {
             if of_rows & 1 << bit != 0 {
@@ -115,7 +115,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
                 });
             });
         }
-        // Of a set of all of the warp's filters, a lane's two are one.
+        // If all of the warp's filters are one set, a lane's two filters are combined.
         let is_one_row = reduced.log_filters > LOG_ROWS_OF_SET;
         if is_one_row {
             unroll!(8, |n| {
@@ -140,7 +140,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
         let rows = self.window_rows().0;
         let in_octet = 2 * (lane % 4);
         let from = lane / 4 * Rows::<f32>::PITCH + (in_octet >> log_columns);
-        // Of the lanes that share a window, the first.
+        // The first of the lanes that share a window stores its value.
         let stores = in_octet & ((1 << log_columns) - 1) == 0;
         unroll!(8, |n| {
             if of_rows & n as u32 == 0 {

@@ -47,19 +47,19 @@ pub(super) struct Output<'a, F: Format, E> {
     pub(super) scales: Scales,
     /// Parameters of a convolution without a norm.
     pub(super) without_norm: WithoutNorm<'a, F::Stored>,
-    /// How results are reduced, where they are.
+    /// The reduction of results, if there is one.
     pub(super) reduced: Option<ReducedResults>,
     pub(super) tile_epilogue: PhantomData<E>,
 }
 
-/// Whether results have no norm. Of an NCHW output it is asked at run time: as one block with what surrounds
-/// them, epilogue and list would spill registers.
+/// Whether results have no norm. For an NCHW output, this is a condition at run time: without the branch,
+/// epilogue and list would spill registers together with the code around them.
 #[inline(always)]
 pub(super) fn is_without_norm<E: TileEpilogue>(g: &GemmGeometry) -> bool {
     !E::HAS_NORM && (E::IS_NHWC || g.epilogue.is_store())
 }
 
-/// The binary logarithm of the filters of an output channel.
+/// The binary logarithm of the number of filters of an output channel.
 #[inline(always)]
 pub(super) fn filter_shift<E: TileEpilogue>(g: &GemmGeometry) -> u32 {
     if E::HAS_NORM || E::IS_NHWC {
@@ -92,8 +92,8 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl 
     });
 }
 
-/// The results of a warp: `WARP_FILTERS` filters by the pixels that it has accumulators for, from the first
-/// pixel of half `first_half` on.
+/// The results of a warp: `WARP_FILTERS` filters by the pixels of its accumulators, from the first pixel of
+/// half `first_half` on.
 pub(super) struct Results<'a, F: Format, const SUMS: usize, E: TileEpilogue> {
     pub(super) memory: Memory,
     pub(super) output: &'a Output<'a, F, E>,
@@ -114,7 +114,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
     /// Staged tiles of a half: the rows in shared memory hold one at a time.
     pub(super) const STAGED_TILES: usize = (HALF_PIXELS / Self::STAGED_PIXELS) as usize;
 
-    /// Their pixels.
+    /// Pixels of a staged tile.
     const STAGED_PIXELS: u32 = match E::STAGES_F32 {
         true => Rows::<f32>::PIXELS,
         false => Rows::<F::Stored>::PIXELS,
@@ -128,7 +128,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         output: &'a Output<'a, F, E>,
         place: &'a Place,
     ) -> Self {
-        // Recomputed here: values derived from it would else take registers during the mainloop.
+        // Recomputed here; kept values derived from it would take registers during the mainloop.
         let thread = opaque::to_compiler(thread::thread_idx_x());
         let g = work.g;
         let g = GemmGeometry {
@@ -167,7 +167,8 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         }
     }
 
-    /// Writes the warp's output and moments of the tile, whose sample has this reciprocal scale.
+    /// Writes the warp's output and moments of the tile. `input_descale` is the reciprocal scale of its
+    /// sample.
     ///
     /// # Safety
     /// All lanes of the warp make this call together.
@@ -181,7 +182,8 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
             if SUMS == HALF_SUMS || half + 1 == HALVES {
                 break;
             }
-            // The second half's registers are moved to the first half's, so that the code is there once.
+            // The second half's registers are moved to the first half's, so that there is one copy of the
+            // code.
             half = opaque::to_compiler(half + 1);
             unroll!(4, |quarter| {
                 unroll!(16, |i| {
@@ -211,7 +213,8 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
                 E::stage(self, sums, staged_tile);
                 warp::sync_warp(warp::ALL_LANES);
                 if staged_tile == 0 && E::HAS_NORM {
-                    // All values of the half have been rounded: f32 are as they are.
+                    // All values of the half have been rounded by now: f32 needs no rounding, and other types
+                    // have one staged tile.
                     self.take_moments(sums, half, is_whole);
                 }
                 let first = half * HALF_PIXELS + staged_tile as u32 * Self::STAGED_PIXELS;
@@ -261,13 +264,13 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         self.g.tile_pixels() == WARP_SPECIALIZED.pixels() && is_within(&self.made(), self.place)
     }
 
-    /// Index of the warp's filters among neighbouring outputs in depth.
+    /// The index of the warp's filters among neighbouring outputs in depth.
     #[inline(always)]
     pub(super) fn output_d(&self) -> u32 {
         which_output(&self.g, self.filter)
     }
 
-    /// The geometry of only those outputs in depth that the warp's filters make.
+    /// Returns the geometry with only the outputs in depth that the warp's filters compute.
     #[inline(always)]
     fn made(&self) -> GemmGeometry {
         let others = self.g.outputs_d - 1 - self.output_d();
@@ -280,7 +283,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         }
     }
 
-    /// The last coordinates of the tile within the output, in the form of [`limits`].
+    /// Returns the last coordinates of the tile within the output, in the form of [`limits`].
     #[inline(always)]
     pub(super) unsafe fn limits(&self) -> u32 {
         let made = self.made();
@@ -304,7 +307,8 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         Inside::of_bits(self.inside_bits(half))
     }
 
-    /// The same: the lane's two pixels of octet `n` are bits `2 * n` and `2 * n + 1`.
+    /// Returns the pixels of half `half` that are within the output, as bits: the lane's two pixels of octet
+    /// `n` are bits `2 * n` and `2 * n + 1`.
     #[inline(always)]
     pub(super) unsafe fn inside_bits(&self, half: u32) -> u32 {
         let limits = self.limits();
@@ -369,7 +373,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
                     each_of_row(sums, i, |sum| {
                         let value = judged::<F>(sum);
                         let mapped = self.output.without_norm.store.map([gain, shift], value);
-                        // What is NaN stays NaN. Looking at the mapped value saves a register.
+                        // A NaN stays NaN in the epilogue. Looking at the mapped value saves a register.
                         seen_here |= if E::IS_NHWC { mapped } else { value }.is_nan();
                         mapped
                     });
@@ -388,7 +392,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         seen
     }
 
-    /// Whether the epilogue has a slope or bounds. Evaluated each time, or it would take a register.
+    /// Whether the epilogue has a slope or bounds. Evaluated each time; a kept flag would take a register.
     #[inline(always)]
     fn has_slope_or_bounds(&self) -> bool {
         let Epilogue { slope, bounds, .. } = self.output.without_norm.store.epilogue;
@@ -396,8 +400,8 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         slope != 1.0 || bounds != Bounds::NONE
     }
 
-    /// Writes the moments of the warp's filter `filter`, combined with those of the filters behind it, over a
-    /// half of the tile's pixels.
+    /// Writes the moments of the warp's filter `filter` over a half of the tile's pixels, combined with the
+    /// moments of the following filters.
     #[inline(always)]
     unsafe fn write_moments(&self, filter: u32, half: u32, moments: [f32; COUNTED_ELEMENTS]) {
         let conv = &self.g.conv;

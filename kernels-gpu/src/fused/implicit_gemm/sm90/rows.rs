@@ -1,7 +1,7 @@
 //! The store of a warp's results: to rows in shared memory, and from there to the output.
 //!
-//! Values are in their final form before, so a store to the output is a load, an address, and a check that
-//! the filter exists.
+//! Values have their final form before they reach the rows. Writing one to the output therefore takes a load,
+//! an address, and a check that the filter exists.
 
 use core::mem::size_of;
 
@@ -22,7 +22,7 @@ const ROWS_IN_FLIGHT: usize = 8;
 
 impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// Stores staged tile `staged_tile` of a half to shared memory, and rounds its accumulators to the
-    /// storage type, so that moments are those of the values that the norm will read.
+    /// storage type: the norm will read rounded values, so moments are of these.
     #[inline(always)]
     pub(super) unsafe fn stage_rows(&self, sums: &mut [f32; SUMS], staged_tile: usize) {
         let octets = HALF_OCTETS as usize / Self::STAGED_TILES;
@@ -43,7 +43,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// pixels are contiguous in the output, else two words of 16-bit values, one word, or one value.
     ///
     /// # Safety
-    /// All lanes of the warp make this call, after a warp barrier behind the stores of the rows.
+    /// All lanes of the warp make this call, after a warp barrier that follows the stores of the rows.
     #[inline(always)]
     pub(super) unsafe fn write_rows(&self, first: u32) {
         let g = &self.g;
@@ -91,7 +91,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
         load: impl Fn(u32) -> V,
         store: impl Fn(*mut F::Stored, V),
     ) {
-        // Recomputed for each half: values derived from it would else take too many registers.
+        // Recomputed for each half; kept values derived from it would take too many registers.
         let lane = opaque::to_compiler(self.lane);
         let limits = self.limits();
         let conv = &self.g.conv;
@@ -133,7 +133,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
 }
 const _: () = assert!(ROWS_IN_FLIGHT == 8 && WARP_FILTERS == 2 * ROWS_IN_FLIGHT as u32);
 
-/// `to`, `planes` planes of `spatial` elements further.
+/// Returns `to`, moved by `planes` planes of `spatial` elements.
 #[inline(always)]
 pub(super) fn planes_behind<T>(to: *mut T, spatial: u32, planes: u32) -> *mut T {
     let bytes = opaque::wide_product(spatial, planes * size_of::<T>() as u32);

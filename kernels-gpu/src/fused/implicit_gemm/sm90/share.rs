@@ -7,13 +7,13 @@ use super::{Memory, TileEpilogue, Work};
 
 /// The share of a tile's pixels that a warpgroup has.
 pub(super) trait Share {
-    /// Whether it is half of them.
+    /// Whether the share is half of the pixels.
     const IS_HALF: bool;
 
-    /// [`consume()`] with accumulators for that share.
+    /// Runs [`consume()`] with accumulators for the share.
     ///
     /// # Safety
-    /// As of that.
+    /// As for [`consume()`].
     unsafe fn consume<F, E: TileEpilogue>(
         work: &Work<'_>,
         memory: &Memory,

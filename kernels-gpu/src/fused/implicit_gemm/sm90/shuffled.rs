@@ -1,8 +1,8 @@
-//! The store of a warp's results where neighbouring filters are neighbouring columns of the output.
+//! The store of a warp's results where neighbouring filters become neighbouring columns of the output.
 //!
-//! A row of results in shared memory has the columns of one channel: those that its filters make of each
-//! pixel side by side. Lanes copy neighbouring columns. A list with a residual is applied on the way, to four
-//! columns at a time, where rows of the output are whole vectors: results are rounded already.
+//! A row of results in shared memory has the columns of one channel: for each pixel, the results of the
+//! channel's filters side by side. Lanes copy neighbouring columns. If rows of the output are whole vectors,
+//! a list with a residual is applied on the way, to four columns at a time: results are rounded already.
 
 use core::mem::size_of;
 
@@ -28,10 +28,9 @@ const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
 /// Rows that a lane has in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 4;
 
-/// What the places of a tile's columns have in common.
+/// The common origin of a tile's columns in the output.
 struct Origin {
-    /// The element of the output that the tile's first pixel would be if it were in column 0, in the warp's
-    /// first channel.
+    /// The element of the output for the tile's first pixel, moved to column 0, in the warp's first channel.
     at: usize,
     /// The tile's limits.
     limits: u32,
@@ -44,14 +43,14 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         self.g.shuffle.is_present()
     }
 
-    /// Whether the list is applied to rows as they are written: it has a residual.
+    /// Whether the list is applied to rows as they are written, because it has a residual.
     #[inline(always)]
     pub(super) fn is_listed_in_rows(&self) -> bool {
         self.is_shuffled() && self.output.without_norm.has_residual()
     }
 
-    /// The shuffle. Recomputed each time: what depends on it alone would else take registers during the
-    /// mainloop.
+    /// Returns the shuffle, recomputed each time: kept values that depend on it alone would take registers
+    /// during the mainloop.
     #[inline(always)]
     fn shuffle(&self) -> PixelShuffle {
         let shuffle = &self.g.shuffle;
@@ -72,7 +71,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         }
     }
 
-    /// The same, where a channel has `1 << shift` filters.
+    /// Stores the staged tile, where a channel has `1 << shift` filters.
     #[inline(always)]
     unsafe fn store_phases(&self, sums: &[f32; SUMS], staged_tile: usize, shift: u32) {
         let octets = HALF_PIXELS as usize / 8 / Self::STAGED_TILES;
@@ -102,7 +101,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
     /// output are whole vectors of them, else two columns, or one.
     ///
     /// # Safety
-    /// All lanes of the warp make this call, after a warp barrier behind the stores of the rows.
+    /// All lanes of the warp make this call, after a warp barrier that follows the stores of the rows.
     #[inline(always)]
     pub(super) unsafe fn write_shuffled(&self, first: u32) {
         let of_vector = K_VECTOR_BYTES / size_of::<F::Stored>() as u32;
@@ -173,7 +172,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         }
     }
 
-    /// What the places of the tile's columns have in common.
+    /// Returns the origin of the tile's columns.
     #[inline(always)]
     unsafe fn origin(&self, shuffle: &PixelShuffle) -> Origin {
         let place = self.place;
@@ -187,8 +186,8 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         }
     }
 
-    /// Where column `column` of the rows, which are of the pixels from `first` on, lies in the output, for
-    /// the warp's first channel; none beyond the output's end.
+    /// Returns the place in the output of column `column` of the rows, for the warp's first channel; `None`
+    /// beyond the output's end. The rows have the pixels from `first` on.
     #[inline(always)]
     unsafe fn place_of(
         &self,
@@ -207,11 +206,12 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         Some(origin.at + (in_tile + of_row) as usize)
     }
 
-    /// The same as [`write_shuffled`](Self::write_shuffled) through the list, four columns at a time.
+    /// Writes the rows as [`write_shuffled`](Self::write_shuffled) does, through the list, four columns at a
+    /// time.
     ///
     /// # Safety
-    /// As of that. The residual, if the list has one, has an element for each of the output, and starts on 16
-    /// bytes.
+    /// As for [`write_shuffled`](Self::write_shuffled). The residual, if the list has one, has an element for
+    /// each element of the output, and is 16-byte aligned.
     #[inline(always)]
     pub(super) unsafe fn write_shuffled_through_list(&self, first: u32) {
         const COLUMNS: u32 = VECTOR_ELEMENTS as u32;
@@ -237,7 +237,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
             while done < channels {
                 opaque::not_unrolled();
                 let end = channels.min(done + ROWS_IN_FLIGHT as u32);
-                // Those of several rows are in flight while the first goes through the list.
+                // The residuals of several rows are in flight while the first row goes through the list.
                 let mut residuals = [[F::Stored::from_f32(0.0); VECTOR_ELEMENTS]; ROWS_IN_FLIGHT];
                 unroll!(4, |i| {
                     let channel = done + i as u32;

@@ -5,14 +5,14 @@
 //! boxes divide into staged tiles.
 //!
 //! # Optimistic scale
-//! A first launch uses the optimistic scale for all samples and records the largest magnitude that each warp
-//! converts of each tile. `implicit_gemm_rescale` finds each sample's scale from those. The second launch
-//! uses them; it returns at once where all samples have the optimistic scale.
+//! A first launch uses the optimistic scale for all samples. For each tile, it records the largest magnitude
+//! that each warp converts. `implicit_gemm_rescale` computes each sample's scale from these magnitudes. The
+//! second launch uses the scales; it returns at once if all samples have the optimistic scale.
 //!
 //! # Bits
 //! A value is scaled and converted as by the reformat. Values that no window sees do not count for the scale
-//! here, but do in a reformatted sample. So the scales may differ, and with them the rounding of values near
-//! f16's smallest.
+//! here, but do in a reformatted sample. The scales may therefore differ, and with them the rounding of
+//! values near f16's smallest.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::mbarrier::Barrier;
@@ -33,7 +33,7 @@ use crate::parts::prescale::reciprocal;
 use crate::parts::unroll::unroll;
 
 /// Vectors of four values that a lane keeps in flight in the whole rounds of a staged tile, an even number.
-/// `HALVES_VECTORS` is for kernels whose consumer warpgroups have half of a tile's pixels each; the others
+/// `HALVES_VECTORS` is for kernels whose consumer warpgroups have half of a tile's pixels each; other kernels
 /// leave fewer registers.
 pub(super) const HALVES_VECTORS: usize = 8;
 pub(super) const VECTORS: usize = 6;
@@ -104,7 +104,7 @@ impl Memory {
         }
     }
 
-    /// The barrier of staging buffer `stage`: its staged tile has arrived.
+    /// Returns the barrier at which the staged tile of staging buffer `stage` arrives.
     #[inline(always)]
     fn staged_full(&self, stage: u32) -> Barrier {
         Barrier::at(self.barriers, self.mainloop.staged_barrier + stage)
@@ -168,7 +168,7 @@ impl StagedTileState {
 struct Copies<'a> {
     work: &'a Work<'a>,
     next: StagedTileState,
-    /// First coordinates of the copies of its K block.
+    /// The coordinates at which the copies of its K block start.
     start: [i32; 5],
 }
 
@@ -205,12 +205,12 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// Loads and converts the staged tiles of producer warp `warp`. Each is stored to its halo tile as soon as
-/// that pipeline stage is empty.
+/// Loads and converts the staged tiles of producer warp `warp`. Each one is stored to its halo tile as soon
+/// as the pipeline stage of the halo tile is empty.
 ///
 /// # Safety
-/// All lanes of each producer warp of halo tiles make this call, after the barrier behind `prepare`. The
-/// geometry has staged tiles, and `map` loads them.
+/// All lanes of each producer warp of halo tiles make this call, after the barrier that follows `prepare`.
+/// The geometry has staged tiles, and `map` loads them.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn convert<F: Format, const WHOLE: usize>(
@@ -274,7 +274,7 @@ pub(super) unsafe fn convert<F: Format, const WHOLE: usize>(
     }
 }
 
-/// Records the largest magnitude that a warp converted of a tile.
+/// Records the largest magnitude that a warp converted for a tile of pixels.
 #[inline(always)]
 unsafe fn record(work: &Work<'_>, scales: &Scales, [work_tile, warp]: [u32; 2], largest: u32) {
     let largest = warp::warp_reduce_max(warp::ALL_LANES, largest);
@@ -303,7 +303,7 @@ struct Conversion {
 }
 
 impl Conversion {
-    /// Converts the lane's next `N` vectors. `are_whole` says that all of them exist.
+    /// Converts the lane's next `N` vectors. With `are_whole`, all of them exist.
     #[inline(always)]
     unsafe fn convert_next<F: Format, const N: usize>(&mut self, are_whole: bool) {
         let there = |i: usize| are_whole || self.vector + i as u32 * WARP_THREADS < self.vectors;
@@ -322,7 +322,8 @@ impl Conversion {
                     F::pack(a * self.scale, b * self.scale),
                     F::pack(c * self.scale, d * self.scale),
                 ];
-                // Opaque, or the compiler would move all of it behind a branch, one vector after another.
+                // Opaque; otherwise the compiler would move the conversion behind a branch, one vector after
+                // another.
                 let converted = if are_whole {
                     [a_b, c_d]
                 } else {
@@ -345,8 +346,7 @@ impl Conversion {
     }
 }
 
-/// A staged tile: its f32 values, and the `words` words of the halo tile, from word `to` on, that they are
-/// for.
+/// A staged tile: its f32 values, and their place in the halo tile, `words` words from word `to` on.
 struct StagedTile {
     values: Shared<f32>,
     to: u32,
@@ -354,7 +354,7 @@ struct StagedTile {
 }
 
 impl StagedTile {
-    /// Converts it. Returns the bits of the largest magnitude that the lane converted.
+    /// Converts the staged tile. Returns the bits of the largest magnitude that the lane converted.
     #[inline(always)]
     unsafe fn convert<F: Format, const WHOLE: usize>(
         &self,

@@ -1,22 +1,23 @@
-//! What becomes of results: each kernel has one of these.
+//! The epilogues of a tile, one for each kernel.
 
 use cuda_std::opaque;
 
 use super::super::format::Format;
 use super::results::{Results, is_without_norm};
 
-/// What a kernel does with the results of a warp, one staged tile of pixels after another: a warp has room
-/// for one in shared memory. All lanes of the warp make each call together.
+/// The epilogue of a warp's results, one staged tile of pixels after another: a warp's shared memory has room
+/// for one. All lanes of the warp make each call together.
 pub(super) trait TileEpilogue: Sized {
-    /// Whether a norm follows, so that it writes moments besides. A value that is not finite makes its sample
-    /// NaN anyway, so there is no fix-up.
+    /// Whether a norm follows. The kernel then writes moments besides, and has no fix-up: a value that is not
+    /// finite makes its sample NaN anyway.
     const HAS_NORM: bool;
     /// Whether the output is NHWC.
     const IS_NHWC: bool = false;
     /// Whether a staged tile is f32, not of the stored type.
     const STAGES_F32: bool = false;
 
-    /// Applies the list to the accumulators of a half of the tile, unless that is done as they are written.
+    /// Applies the list to the accumulators of a half of the tile, unless results go through it as they are
+    /// written.
     #[inline(always)]
     unsafe fn apply_list<F: Format, const SUMS: usize>(
         results: &Results<'_, F, SUMS, Self>,
@@ -27,8 +28,8 @@ pub(super) trait TileEpilogue: Sized {
         }
     }
 
-    /// Stores staged tile `number` of a half to shared memory. What it leaves in `sums` is what moments are
-    /// taken of.
+    /// Stores staged tile `number` of a half to shared memory. Moments are taken of the values that it leaves
+    /// in `sums`.
     ///
     /// # Safety
     /// No lane reads the previous staged tile any more.
@@ -41,13 +42,13 @@ pub(super) trait TileEpilogue: Sized {
     /// Writes the staged tile, whose pixels are those from `first` on, to the output.
     ///
     /// # Safety
-    /// After a warp barrier behind the stores to shared memory.
+    /// After a warp barrier that follows the stores to shared memory.
     unsafe fn write<F: Format, const SUMS: usize>(results: &Results<'_, F, SUMS, Self>, first: u32);
 
-    /// Computes results of the tile that are NaN again, if a lane has `seen` a NaN.
+    /// Recomputes NaN results of the tile, if a lane has `seen` a NaN.
     ///
     /// # Safety
-    /// Behind all calls of [`write`](Self::write).
+    /// After all calls of [`write`](Self::write).
     #[inline(always)]
     unsafe fn fix_up<F: Format, const SUMS: usize>(
         results: &Results<'_, F, SUMS, Self>,

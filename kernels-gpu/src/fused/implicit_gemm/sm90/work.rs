@@ -6,7 +6,7 @@ use launch_config::implicit_gemm::{GemmGeometry, WARP_SPECIALIZED};
 
 use crate::parts::index::div_rem;
 
-/// Filters of a tile that make the same one of two neighbouring outputs in depth.
+/// Filters of a tile for each of two neighbouring outputs in depth.
 const HALF_FILTERS: u32 = WARP_SPECIALIZED.filters() / 2;
 const _: () = assert!(HALF_FILTERS.is_multiple_of(WARP_FILTERS));
 
@@ -46,7 +46,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The output channels of a warp's filters, the first of which is `filter` among those of the block.
+    /// Returns the output channels of a warp's filters. `filter` is the first of them among the block's
+    /// filters.
     #[inline(always)]
     pub(super) fn made_by(&self, filter: u32) -> Made {
         let of_all = self.g.conv.group_k;
@@ -59,7 +60,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The block's first K block, and the one behind its last. Computed at each call, to save registers.
+    /// Returns the block's first K block, and the end of its K blocks. They are computed at each call, to
+    /// save registers.
     #[inline(always)]
     pub(super) fn k_blocks(&self) -> [u32; 2] {
         let split_k = opaque::to_compiler(self.split_k);
@@ -72,12 +74,12 @@ impl<'a> Work<'a> {
 pub(super) struct Made {
     /// The first output channel.
     pub(super) channel: u32,
-    /// How many there are.
+    /// The number of output channels.
     pub(super) filters: u32,
 }
 
-/// Which of two neighbouring outputs in depth the filter `filter` of a block makes. A block with two outputs
-/// has one tile.
+/// Returns which of two neighbouring outputs in depth filter `filter` of a block computes. A block with two
+/// outputs has one tile.
 #[inline(always)]
 pub(super) fn which_output(g: &GemmGeometry, filter: u32) -> u32 {
     if g.outputs_d == 1 {
@@ -87,8 +89,8 @@ pub(super) fn which_output(g: &GemmGeometry, filter: u32) -> u32 {
     }
 }
 
-/// The share of warp `warp` in a block of `tiles` tiles of filters: its first filter among those of the
-/// block, and the first half of the pixels that it has.
+/// Returns the share of warp `warp` in a block of `tiles` tiles of filters: its first filter among the
+/// block's filters, and its first half of the pixels.
 #[inline(always)]
 pub(super) fn share_of(warp: u32, tiles: u32, has_half: bool) -> (u32, u32) {
     let warpgroup = warp / WARPGROUP_WARPS;

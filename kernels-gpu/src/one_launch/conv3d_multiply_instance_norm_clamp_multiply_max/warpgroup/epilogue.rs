@@ -42,7 +42,7 @@ impl PowerSums {
         });
     }
 
-    /// Stores the lane's sums from word `at` on, for another warp behind the next barrier.
+    /// Stores the lane's sums from word `at` on, for another warp to load after the next barrier.
     #[inline(always)]
     pub(super) unsafe fn store(&self, floats: Shared<f32>, at: u32) {
         let at = at + warp::lane_id() * 4;
@@ -174,7 +174,7 @@ impl<F: WarpgroupFormat> Maximum<F> {
 }
 
 impl<F: WarpgroupFormat> Epilogue for Maximum<F> {
-    /// Rounds to 16 bits right behind the channel map. The remaining operations only choose among values, and
+    /// Rounds to 16 bits right after the channel map. The remaining operations only select values, and
     /// rounding is monotonic.
     #[inline(always)]
     unsafe fn pair(&mut self, which: Which, sums: [f32; 16]) {

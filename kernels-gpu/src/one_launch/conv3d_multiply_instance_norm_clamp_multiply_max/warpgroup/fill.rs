@@ -27,7 +27,7 @@ pub(super) struct Filler<'a> {
     pub(super) words: Shared<u32>,
     /// The first row that the block needs.
     pub(super) first_row: u32,
-    /// The end of the rows that it needs.
+    /// The end of the rows that the block needs.
     pub(super) end_row: u32,
     /// The geometry.
     pub(super) g: &'a OneLaunch3dGeometry,
@@ -60,7 +60,7 @@ impl Filler<'_> {
         self.load(thread::thread_idx_x(), self.g.rows)
     }
 
-    /// Issues load `index`. Behind the rows before `end`, it repeats their last load.
+    /// Issues load `index`. A load past row `end` repeats the last load before it.
     #[inline(always)]
     unsafe fn load(&self, index: u32, end: u32) -> Load {
         let last = (end * ROW_LOADS).max(1) - 1;

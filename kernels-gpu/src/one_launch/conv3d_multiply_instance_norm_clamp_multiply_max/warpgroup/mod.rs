@@ -1,4 +1,4 @@
-//! The same pipeline for f16 and bf16 with Hopper's `wgmma`.
+//! The pipeline of the parent module for f16 and bf16, with Hopper's `wgmma`.
 //!
 //! # Idea
 //! As in the `mma.sync` kernels, a block takes a sample, keeps its input in shared memory, and convolves
@@ -15,9 +15,9 @@
 //! 3. *The shift of the statistics costs nothing.* The spare values of K meet a constant, and in B a start
 //!    value: minus the convolution of the means of the sample's first rows (`start_value`). It has two parts,
 //!    so that it may exceed the type's range.
-//! 4. *The result in 16 bits* (`epilogue::Maximum`): operations behind the channel map only choose among
-//!    values, and rounding is monotonic.
-//! 5. *Results in rows.* They are kept in shared memory until the warp has those of a whole item.
+//! 4. *The result in 16 bits* (`epilogue::Maximum`): operations after the channel map only select values, and
+//!    rounding is monotonic.
+//! 5. *Results in rows.* Results stay in shared memory until the warp has those of a whole item.
 //!
 //! ```text
 //! load the thread's share of the filters and of the sample                       # all loads are in flight
@@ -48,17 +48,18 @@
 //! or serializes the MMAs.
 //!
 //! # Clusters
-//! Where the batch is small, a cluster of as many blocks as a block has warpgroups shares a sample. Each
-//! block computes the items of one warpgroup of a single block, one item on each of its own warpgroups, and
-//! loads only the rows that these touch. The power sums of the items, which each lane keeps separately, are
-//! added in the order of that one warpgroup, and the totals are sent to all blocks. So the bits are the same.
+//! Where the batch is small, a cluster shares a sample. It has as many blocks as a block has warpgroups. Each
+//! block computes the items that one warpgroup of a single block would compute, one item on each of its own
+//! warpgroups, and loads only the rows that these touch. The power sums of the items, which each lane keeps
+//! separately, are added in the order of that one warpgroup, and the totals are sent to all blocks. The
+//! results are therefore bit-identical.
 //!
 //! # Planes
 //! Plane 0 has a word `(c0, c1)` for each pixel. Plane 1 has, at even columns, a word of channel 2 of that
 //! pixel and the next. Rows beyond the input read zeros, and so add nothing to sums.
 //!
 //! # Barriers
-//! All threads reach all four barriers: behind the stores of planes and operands, of start values, of partial
+//! All threads reach all four barriers: after the stores of planes and operands, of start values, of partial
 //! statistics, and of the constants of the filters. In a cluster there is one more before the items' power
 //! sums are added, and two of the cluster: when all blocks have begun, and when their totals have arrived.
 

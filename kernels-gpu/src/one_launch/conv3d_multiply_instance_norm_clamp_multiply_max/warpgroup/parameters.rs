@@ -30,7 +30,7 @@ pub(super) unsafe fn operands<F: WarpgroupFormat>(weight: Global<F::Stored>) -> 
     let mut i = 0;
     while i < OWN_WORDS {
         let at = thread::thread_idx_x() + i as u32 * BLOCK_THREADS;
-        // Words behind the last block are not stored.
+        // Words past the last block are not stored.
         let block = (at / BLOCK_WORDS).min(DISTINCT_BLOCKS - 1);
         own[i] = filter_word::<F>(weight, at / 4 % OPERAND_COLUMNS, block, at % 4);
         i += 1;

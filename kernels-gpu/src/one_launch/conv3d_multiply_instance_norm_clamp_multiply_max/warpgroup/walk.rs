@@ -37,11 +37,11 @@ type Set = ([[u32; 4]; 3], [u32; 2]);
 
 /// A warp's share of a tile.
 pub(super) struct Tile {
-    /// Its first row.
+    /// First row of the share.
     pub(super) first_row: u32,
-    /// Its first pair of columns.
+    /// First pair of columns.
     pub(super) first_pair: u32,
-    /// The end of its pairs.
+    /// End of the pairs of columns.
     pub(super) end: u32,
 }
 
