@@ -7,13 +7,12 @@ use launch_config::KernelGeometry;
 use op_spec::Layout;
 use op_spec::graph::{LayerProblem, Operand};
 
-use super::choice::Chosen;
 use super::epilogue::{Map, Plan, SeriesKernel, Store, WindowsKernel};
 use super::launches::{alone, geometry};
+use super::lowered::{Chosen, Lowered};
 use super::produced::Produced;
 use super::producer::Producer;
 use super::region::Query;
-use super::table::Lowered;
 use crate::device::Order;
 use crate::error::Result;
 use crate::operators::batch_norm;

@@ -11,69 +11,20 @@ use launch_config::Refusal;
 use op_spec::Layout;
 #[cfg(any(test, feature = "lab"))]
 use op_spec::graph::Graph;
-use op_spec::graph::{GraphProblem, LayerProblem, NormalForm, Operand};
+use op_spec::graph::{GraphProblem, NormalForm, Operand};
 
 #[cfg(any(test, feature = "lab"))]
 use super::Options;
 use super::launches::plan_launches;
+use super::lowered::{Chosen, computed, is_reshape};
 use super::producer::Producer;
 use super::region::{Considered, Query, Region, RegionFacts, Verdict};
-use super::table::{Lowered, TABLE};
+use super::table::TABLE;
 use super::work::Work;
 #[cfg(any(test, feature = "lab"))]
 use crate::device::{DType, DeviceProperties, Order};
 use crate::error::{Error, Result};
 use crate::program::LaunchPlan;
-use launch_config::gemm::FilterOrder;
-
-/// A region with its kernels, and the verdicts on the rows.
-pub(crate) struct Chosen {
-    pub(super) layers: Vec<usize>,
-    pub(super) lowered: Lowered,
-    /// The region's launches.
-    pub(super) plan: LaunchPlan,
-    pub(crate) facts: RegionFacts,
-}
-
-impl Chosen {
-    /// The layers that kernels compute: all except a `flatten` or `reshape` at the end.
-    pub(super) fn computed(&self, problem: &GraphProblem) -> &[usize] {
-        computed(problem, &self.layers)
-    }
-
-    /// The parameter, in the graph's table, that the producer reads in place if it is passed to each run.
-    pub(crate) fn given_in_place(&self, of: Query<'_>) -> Option<usize> {
-        let reads = match &self.lowered.producer {
-            Producer::ImplicitGemm(gemm) => gemm.has_filters_in_place(),
-            Producer::Gemm(gemm) => gemm.filters == FilterOrder::ChannelsLast,
-            Producer::DirectNhwc(geometry) => geometry.filters_are_last(),
-            Producer::OneLaunch2d(_)
-            | Producer::OneLaunch3d(_)
-            | Producer::Depthwise(_)
-            | Producer::DepthwiseNhwc(_)
-            | Producer::Direct
-            | Producer::Transposed(_)
-            | Producer::Tensor => false,
-        };
-        reads.then(|| of.graph.parameters_of(self.layers[0])[0])
-    }
-}
-
-/// Removes a `flatten` or `reshape` at the end of several layers. It only changes the shape of an NCHW
-/// output.
-fn computed<'a>(problem: &GraphProblem, layers: &'a [usize]) -> &'a [usize] {
-    match layers {
-        [before @ .., last] if !before.is_empty() && is_reshape(problem, *last) => before,
-        all => all,
-    }
-}
-
-fn is_reshape(problem: &GraphProblem, layer: usize) -> bool {
-    matches!(
-        problem.steps[layer].problem,
-        LayerProblem::Flatten(_) | LayerProblem::Reshape(_)
-    )
-}
 
 /// Chooses the kernels for a whole graph, in an order in which they can run, with all launches.
 ///

@@ -9,11 +9,10 @@ use launch_config::norm::NormGeometry;
 use op_spec::graph::{ChannelAffine, LayerProblem, NormalForm, Operand, Pointwise};
 use op_spec::{GroupNormProblem, Layout};
 
-use super::choice::Chosen;
 use super::epilogue::{Plan, Pool, SeriesKernel, Store, WindowsKernel};
+use super::lowered::{Chosen, Lowered};
 use super::producer::Producer;
 use super::region::Query;
-use super::table::Lowered;
 use crate::device::{DType, Order};
 use crate::error::Result;
 use crate::operators::conv::plan_pad;

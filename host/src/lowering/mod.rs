@@ -21,6 +21,7 @@ mod append;
 mod choice;
 mod epilogue;
 mod launches;
+mod lowered;
 mod options;
 mod produced;
 mod producer;
@@ -31,13 +32,14 @@ mod transposed;
 mod work;
 
 pub(crate) use append::Appending;
+pub(crate) use choice::choose;
 #[cfg(any(test, feature = "lab"))]
 pub(crate) use choice::must_have_kernels;
-pub(crate) use choice::{Chosen, choose};
+pub(crate) use lowered::Chosen;
 pub use options::Options;
 pub use region::{Considered, RegionFacts, Verdict};
 pub(crate) use region::{Query, output_layout};
 pub(crate) use work::Work;
 
 #[cfg(doc)]
-use self::{epilogue::Plan, producer::Producer, table::Lowered};
+use self::{epilogue::Plan, lowered::Lowered, producer::Producer};

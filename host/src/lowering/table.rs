@@ -1,8 +1,8 @@
 //! The table of producers, in order of preference.
 //!
 //! `can_implement` returns how a row implements a region, or the rule that the region breaks.
-//! [`Lowered::pays`] tells whether an implementing row is preferred to the rows below it, or why not. Both
-//! depend on problem, layout, device properties and options only, and match forms, never names.
+//! [`Lowered::pays`](super::lowered::Lowered::pays) tells whether an implementing row is preferred to the
+//! rows below it, or why not. Both depend on problem, layout, device properties and options only.
 
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
@@ -11,12 +11,11 @@ use launch_config::depthwise::nhwc::NhwcKernel;
 use launch_config::implicit_gemm::{RoundedEpilogue, combining};
 use launch_config::norm::NormGeometry;
 use op_spec::graph::NormalForm;
-use op_spec::{BatchNormProblem, Layout, ReductionOp};
+use op_spec::{Layout, ReductionOp};
 
-use super::alone::{
-    few_filters, gemm_alone, matrix_product, norm_pays_apart, pads_one_tap, pays_for_layout,
-};
+use super::alone::{few_filters, gemm_alone, matrix_product};
 use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
+use super::lowered::Lowered;
 use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::reduced;
 use super::region::Region;
@@ -25,108 +24,6 @@ use crate::operators::fused::{RowMoments, gemm};
 use crate::operators::implicit_gemm::Gemm as ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
-
-/// A region with all decisions about its kernels.
-#[derive(Debug)]
-pub(super) struct Lowered {
-    pub(super) producer: Producer,
-    pub(super) plan: Plan,
-    /// The moments that the producer writes for a norm.
-    pub(super) moments: Option<RowMoments>,
-    /// The layout that the producer reads, and the layout that the epilogue writes. If the region's input has
-    /// another layout, the region begins with a reformat.
-    pub(super) reads: Layout,
-    pub(super) writes: Layout,
-}
-
-impl Lowered {
-    /// A region whose producer writes no moments.
-    fn without_moments(producer: Producer, plan: Plan) -> Self {
-        Self::with_moments(producer, plan, None)
-    }
-
-    /// A region whose producer may write moments.
-    fn with_moments(producer: Producer, plan: Plan, moments: Option<RowMoments>) -> Self {
-        let [reads, writes] = match &producer {
-            Producer::ImplicitGemm(gemm) => [gemm.reads(), gemm.writes()],
-            Producer::DepthwiseNhwc(_) | Producer::Gemm(_) | Producer::DirectNhwc(_) => {
-                [Layout::Nhwc; 2]
-            }
-            Producer::Transposed(transposed) => [transposed.reads, transposed.writes],
-            Producer::OneLaunch2d(_)
-            | Producer::OneLaunch3d(_)
-            | Producer::Depthwise(_)
-            | Producer::Direct
-            | Producer::Tensor => [Layout::Nchw; 2],
-        };
-        Self {
-            producer,
-            plan,
-            moments,
-            reads,
-            writes,
-        }
-    }
-
-    /// Sets both layouts, for kernels that read and write single elements in any layout.
-    fn in_layout(self, layout: Layout) -> Self {
-        Self {
-            reads: layout,
-            writes: layout,
-            ..self
-        }
-    }
-
-    /// The batch norm whose gain and shift the producer computes itself.
-    pub(super) fn folded_by_producer(&self) -> Option<(usize, BatchNormProblem)> {
-        match (&self.producer, &self.plan) {
-            (Producer::Gemm(_) | Producer::DepthwiseNhwc(_), Plan::Store(store)) => {
-                store.batch_norm()
-            }
-            _ => None,
-        }
-    }
-
-    /// A description of the configuration.
-    pub(super) fn config(&self) -> String {
-        let config = self.producer.to_string();
-        match self.moments.map(|moments| moments.combining) {
-            None | Some([None, None]) => config,
-            Some([_, None]) => format!("{config}; a launch combines the moments"),
-            Some(_) => format!("{config}; two launches combine the moments"),
-        }
-    }
-
-    /// Whether the row that implements `region` is preferred to the rows below it; otherwise the reason.
-    pub(super) fn pays(&self, region: &Region<'_>) -> Result<(), &'static str> {
-        match &self.producer {
-            Producer::OneLaunch3d(launch)
-                if !(launch.fills || region.of.options.batch_invariant) =>
-            {
-                Err("too few samples to fill the device with a block for each")
-            }
-            Producer::Gemm(gemm) if gemm.is_half_empty() => {
-                Err("at most 32 filters of several taps, which leave half of a tile empty")
-            }
-            Producer::Gemm(gemm) if pads_one_tap(gemm) => {
-                Err("one tap of channels that a launch would pad first")
-            }
-            Producer::ImplicitGemm(gemm) if norm_pays_apart(region, gemm.conv(), &self.plan) => {
-                Err("in NHWC, for which a convolution and a norm by themselves have no copies")
-            }
-            Producer::ImplicitGemm(gemm) => {
-                if DepthwiseGeometry::check(gemm.conv()).is_ok() {
-                    Err("depthwise, of which tensor cores would multiply mostly zeros")
-                } else if !pays_for_layout(gemm) {
-                    Err("too few products for each value of the input to pay for its layout")
-                } else {
-                    Ok(())
-                }
-            }
-            _ => Ok(()),
-        }
-    }
-}
 
 /// A row of the table.
 pub(super) struct Row {

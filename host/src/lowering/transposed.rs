@@ -17,9 +17,10 @@ use super::region::Region;
 use crate::operators::conv_transpose::{ClassKernels, Transposed};
 use crate::operators::implicit_gemm::Gemm;
 
-/// Returns the kernels of a transposed convolution: for each class, the first rows of the table that
-/// implement its convolution and pay. All classes read one layout and write one layout. Convolutions that
-/// write the output must apply `store`; otherwise the region is refused.
+/// Returns the kernels of a transposed convolution. The convolution of each class runs by depthwise kernels
+/// where it is depthwise, else by an implicit GEMM where that pays, else by direct kernels; rows of the table
+/// are not asked. All classes read one layout and write one layout. Convolutions that write the output must
+/// apply `store`; otherwise the region is refused.
 pub(super) fn transposed(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,

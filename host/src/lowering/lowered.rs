@@ -1,0 +1,169 @@
+//! Lowered regions: producer, epilogue, layouts and launches.
+
+use launch_config::depthwise::DepthwiseGeometry;
+use launch_config::gemm::FilterOrder;
+use op_spec::graph::{GraphProblem, LayerProblem};
+use op_spec::{BatchNormProblem, Layout};
+
+use super::alone::{norm_pays_apart, pads_one_tap, pays_for_layout};
+use super::epilogue::Plan;
+use super::producer::Producer;
+use super::region::{Query, Region, RegionFacts};
+use crate::operators::fused::RowMoments;
+use crate::program::LaunchPlan;
+
+/// A region with all decisions about its kernels.
+#[derive(Debug)]
+pub(super) struct Lowered {
+    pub(super) producer: Producer,
+    pub(super) plan: Plan,
+    /// The moments that the producer writes for a norm.
+    pub(super) moments: Option<RowMoments>,
+    /// The layout that the producer reads, and the layout that the epilogue writes. If the region's input has
+    /// another layout, the region begins with a reformat.
+    pub(super) reads: Layout,
+    pub(super) writes: Layout,
+}
+
+impl Lowered {
+    /// A region whose producer writes no moments.
+    pub(super) fn without_moments(producer: Producer, plan: Plan) -> Self {
+        Self::with_moments(producer, plan, None)
+    }
+
+    /// A region whose producer may write moments.
+    pub(super) fn with_moments(
+        producer: Producer,
+        plan: Plan,
+        moments: Option<RowMoments>,
+    ) -> Self {
+        let [reads, writes] = match &producer {
+            Producer::ImplicitGemm(gemm) => [gemm.reads(), gemm.writes()],
+            Producer::DepthwiseNhwc(_) | Producer::Gemm(_) | Producer::DirectNhwc(_) => {
+                [Layout::Nhwc; 2]
+            }
+            Producer::Transposed(transposed) => [transposed.reads, transposed.writes],
+            Producer::OneLaunch2d(_)
+            | Producer::OneLaunch3d(_)
+            | Producer::Depthwise(_)
+            | Producer::Direct
+            | Producer::Tensor => [Layout::Nchw; 2],
+        };
+        Self {
+            producer,
+            plan,
+            moments,
+            reads,
+            writes,
+        }
+    }
+
+    /// Sets both layouts, for kernels that read and write single elements in any layout.
+    pub(super) fn in_layout(self, layout: Layout) -> Self {
+        Self {
+            reads: layout,
+            writes: layout,
+            ..self
+        }
+    }
+
+    /// The batch norm whose gain and shift the producer computes itself.
+    pub(super) fn folded_by_producer(&self) -> Option<(usize, BatchNormProblem)> {
+        match (&self.producer, &self.plan) {
+            (Producer::Gemm(_) | Producer::DepthwiseNhwc(_), Plan::Store(store)) => {
+                store.batch_norm()
+            }
+            _ => None,
+        }
+    }
+
+    /// A description of the configuration.
+    pub(super) fn config(&self) -> String {
+        let config = self.producer.to_string();
+        match self.moments.map(|moments| moments.combining) {
+            None | Some([None, None]) => config,
+            Some([_, None]) => format!("{config}; a launch combines the moments"),
+            Some(_) => format!("{config}; two launches combine the moments"),
+        }
+    }
+
+    /// Whether the row that implements `region` is preferred to the rows below it; otherwise the reason.
+    pub(super) fn pays(&self, region: &Region<'_>) -> Result<(), &'static str> {
+        match &self.producer {
+            Producer::OneLaunch3d(launch)
+                if !(launch.fills || region.of.options.batch_invariant) =>
+            {
+                Err("too few samples to fill the device with a block for each")
+            }
+            Producer::Gemm(gemm) if gemm.is_half_empty() => {
+                Err("at most 32 filters of several taps, which leave half of a tile empty")
+            }
+            Producer::Gemm(gemm) if pads_one_tap(gemm) => {
+                Err("one tap of channels that a launch would pad first")
+            }
+            Producer::ImplicitGemm(gemm) if norm_pays_apart(region, gemm.conv(), &self.plan) => {
+                Err("in NHWC, for which a convolution and a norm by themselves have no copies")
+            }
+            Producer::ImplicitGemm(gemm) => {
+                if DepthwiseGeometry::check(gemm.conv()).is_ok() {
+                    Err("depthwise, of which tensor cores would multiply mostly zeros")
+                } else if !pays_for_layout(gemm) {
+                    Err("too few products for each value of the input to pay for its layout")
+                } else {
+                    Ok(())
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A region with its kernels, and the verdicts on the rows.
+pub(crate) struct Chosen {
+    pub(super) layers: Vec<usize>,
+    pub(super) lowered: Lowered,
+    /// The region's launches.
+    pub(super) plan: LaunchPlan,
+    pub(crate) facts: RegionFacts,
+}
+
+impl Chosen {
+    /// The layers that kernels compute: all except a `flatten` or `reshape` at the end.
+    pub(super) fn computed(&self, problem: &GraphProblem) -> &[usize] {
+        computed(problem, &self.layers)
+    }
+
+    /// The parameter, in the graph's table, that the producer reads in place if it is passed to each run.
+    pub(crate) fn given_in_place(&self, of: Query<'_>) -> Option<usize> {
+        let reads = match &self.lowered.producer {
+            Producer::ImplicitGemm(gemm) => gemm.has_filters_in_place(),
+            Producer::Gemm(gemm) => gemm.filters == FilterOrder::ChannelsLast,
+            Producer::DirectNhwc(geometry) => geometry.filters_are_last(),
+            Producer::OneLaunch2d(_)
+            | Producer::OneLaunch3d(_)
+            | Producer::Depthwise(_)
+            | Producer::DepthwiseNhwc(_)
+            | Producer::Direct
+            | Producer::Transposed(_)
+            | Producer::Tensor => false,
+        };
+        reads.then(|| of.graph.parameters_of(self.layers[0])[0])
+    }
+}
+
+/// Removes a `flatten` or `reshape` at the end of several layers. It only changes the shape of an NCHW
+/// output.
+pub(super) fn computed<'a>(problem: &GraphProblem, layers: &'a [usize]) -> &'a [usize] {
+    match layers {
+        [before @ .., last] if !before.is_empty() && is_reshape(problem, *last) => before,
+        all => all,
+    }
+}
+
+/// Whether a layer only changes the shape of its NCHW input.
+pub(super) fn is_reshape(problem: &GraphProblem, layer: usize) -> bool {
+    matches!(
+        problem.steps[layer].problem,
+        LayerProblem::Flatten(_) | LayerProblem::Reshape(_)
+    )
+}
