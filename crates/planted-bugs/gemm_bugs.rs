@@ -48,13 +48,13 @@ bugs! {
             "joined < «g.joined_rows» {" => "g.joined_rows + 1";
     "fused/gemm/consume.rs":
         gemm_releases_stages_before_they_are_read, gemm::matches::<f16>,
-            "if let Some(stage) = «used.replace(state.stage)» {" => "{ used.replace(state.stage); Some(state.stage) }";
+            "if let Some(stage) = «to_release.replace(state.stage)» {" => "{ to_release.replace(state.stage); Some(state.stage) }";
         gemm_warpgroups_do_not_take_turns, gemm::matches::<f16>,
-            "memory.turn(number).wait(«parity ^ 1 ^ number»);" => "1";
+            "memory.turn(number).wait(«turn_parity ^ 1 ^ number»);" => "1";
         gemm_multiplies_the_filters_of_the_first_stage, gemm::matches::<f16>,
-            "steps(first_filters + «of_filters» * filter_stage_units)" => "0";
+            "steps(first_filters + «filter_stage» * filter_stage_units)" => "0";
         gemm_multiplies_the_first_rows_twice, gemm::matches::<f16>,
-            "of_pixels.steps(pixels + «(MMA_ROWS << g.unit_shift)»)" => "0";
+            "pixel_operand.steps(pixels + «(MMA_ROWS << g.unit_shift)»)" => "0";
         gemm_steps_are_all_the_first, gemm::matches::<f16>,
             "laid_out(first + «step», self.layout)" => "0 * step";
         gemm_taps_of_a_stage_are_side_by_side, gemm::matches_of_windows::<f16>,

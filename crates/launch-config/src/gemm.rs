@@ -55,14 +55,15 @@ const RESIDENT_STAGES: [u32; 2] = [4, 3];
 /// room.
 const FEW_STAGES: u32 = 8;
 
-/// The tile of a warpgroup: rows of accumulators are pixels.
+/// The tile of a warpgroup. M is pixels and N is filters, since a row of accumulators is a row of NHWC. In
+/// the tiles of [`implicit_gemm`](super::implicit_gemm), M is filters and N is pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarpgroupTile {
     /// Pixels, a multiple of the 64 rows of an MMA.
     pub pixels: u32,
     /// Filters, a multiple of the values of a line.
     pub filters: u32,
-    /// The kernel's label.
+    /// The kernel's label: `m` pixels, `n` filters.
     pub label: &'static str,
 }
 

@@ -1,6 +1,6 @@
 //! The map of shared memory of a block of the implicit GEMM.
 
-use super::{GemmGeometry, GemmTile, K_VECTOR_BYTES};
+use super::{GemmGeometry, GemmTile, K_VECTOR_BYTES, sm80};
 use crate::norm::COUNTED_ELEMENTS;
 
 /// Floats of padding behind each row of results in shared memory: eight banks, so that four rows of two
@@ -74,7 +74,7 @@ impl GemmGeometry {
             moments,
             results,
             halos,
-            end: halos + 2 * self.k_block_bytes(parts),
+            end: halos + sm80::STAGES * self.k_block_bytes(parts),
         }
     }
 

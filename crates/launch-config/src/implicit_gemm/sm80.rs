@@ -1,4 +1,6 @@
 //! Tiles of `mma.sync` (sm_80 and later): each warp issues its own MMAs, with filters in registers.
+//!
+//! M is filters and N is pixels, since a row of accumulators is a row of NCHW.
 
 use super::GemmTile;
 
@@ -19,6 +21,9 @@ pub const M16N64: GemmTile = GemmTile::new(1, 2, 1);
 
 /// The tiles of `mma.sync`, from which a config is chosen.
 pub const TILES: [GemmTile; 5] = [M64N128, M32N128, M16N256, M64N32, M16N64];
+
+/// Pipeline stages of the halo tile.
+pub const STAGES: u32 = 2;
 
 /// The rate at which [`step_cost`] was fitted, an H200's: multiply-adds per cycle of a multiprocessor.
 pub(super) const FITTED_RATE: u64 = 2048;

@@ -73,16 +73,16 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
         memory.layout.stage_bytes / wgmma::UNIT_BYTES,
     ];
     // Filters are resident, or behind the pixels of each stage.
-    let stay = g.residency.is_resident();
-    let [first_filters, filter_stage_units] = if stay {
+    let filters_resident = g.residency.is_resident();
+    let [first_filters, filter_stage_units] = if filters_resident {
         let resident = wgmma::unit(memory.resident(0));
         [resident, memory.filter_bytes() / wgmma::UNIT_BYTES]
     } else {
         let first = wgmma::unit(memory.stage(0)) + g.tile_pixels * LINE_BYTES / wgmma::UNIT_BYTES;
         [first, stage_units]
     };
-    let of_pixels = Operand::new(g.tile_pixels, g.unit_shift);
-    let of_tile = Operand::new(2 * SUMS as u32, g.unit_shift);
+    let pixel_operand = Operand::new(g.tile_pixels, g.unit_shift);
+    let filter_operand = Operand::new(2 * SUMS as u32, g.unit_shift);
     let mut state = PipelineState::FIRST;
     // In the ping-pong schedule each warpgroup skips the stages of the other one's tiles.
     if ping_pong * number == 1 {
@@ -91,38 +91,42 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
     let mut tile = memory.first_tile(number);
     let pipeline_of_results = memory.results_pipeline(number);
     let mut state_of_results = PipelineState::FIRST;
-    let (mut parity, mut of_filter) = (0, None);
+    let (mut turn_parity, mut channels_of) = (0, None);
     while tile < g.tiles {
         let [_, filter] = memory.start(tile);
-        if of_filter.replace(filter) != Some(filter) {
+        if channels_of.replace(filter) != Some(filter) {
             results.keep_channels(filter);
-            if stay {
+            if filters_resident {
                 memory.filters_are_there().wait(0);
             }
         }
         if ping_pong == 1 {
             // The phase of parity 1 of a new barrier counts as over, so the first warpgroup begins.
-            memory.turn(number).wait(parity ^ 1 ^ number);
+            memory.turn(number).wait(turn_parity ^ 1 ^ number);
         }
         // Tiles of one block of rows do not use `second`. An array of both would be in local memory.
         let [mut first, mut second] = [(); 2].map(|()| InFlight::at_rest(const { [0.0; SUMS] }));
-        let mut used = None;
+        let mut to_release = None;
         let mut k_block = 0;
         while k_block < g.k_blocks {
             opaque::not_unrolled();
             stages.full(state.stage).wait(state.parity);
             let pixels = first_pixels + state.stage * stage_units;
-            let of_filters = if stay { k_block } else { state.stage };
-            let filters = of_tile.steps(first_filters + of_filters * filter_stage_units);
-            first = T::add(first, &of_pixels.steps(pixels), &filters);
+            let filter_stage = if filters_resident {
+                k_block
+            } else {
+                state.stage
+            };
+            let filters = filter_operand.steps(first_filters + filter_stage * filter_stage_units);
+            first = T::add(first, &pixel_operand.steps(pixels), &filters);
             if BLOCKS == 1 {
                 first.wait_for_older::<1>();
             } else {
-                let rows = of_pixels.steps(pixels + (MMA_ROWS << g.unit_shift));
+                let rows = pixel_operand.steps(pixels + (MMA_ROWS << g.unit_shift));
                 second = T::add(second, &rows, &filters);
                 second.wait_for_older::<2>();
             }
-            if let Some(stage) = used.replace(state.stage) {
+            if let Some(stage) = to_release.replace(state.stage) {
                 release(stages.empty(stage));
             }
             state = state.next(&stages);
@@ -139,7 +143,7 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
             let second = T::wait(second);
             [T::wait(first), second]
         };
-        if let Some(stage) = used {
+        if let Some(stage) = to_release {
             release(stages.empty(stage));
         }
         results.finish(sums, state_of_results);
@@ -147,6 +151,6 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
         release(pipeline_of_results.full(state_of_results.stage));
         state_of_results = state_of_results.next(&pipeline_of_results);
         tile += memory.tile_step();
-        parity ^= 1;
+        turn_parity ^= 1;
     }
 }

@@ -33,7 +33,7 @@ use launch_config::WARP_THREADS;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
     BLOCK_THREADS, Epilogue, GemmGeometry, GemmTile, K_VECTOR_WORDS, OPERAND_ROWS, OPERAND_WORDS,
-    OperandFormat, TILE_WORDS,
+    OperandFormat, TILE_WORDS, sm80,
 };
 use launch_config::pointwise::OperandList;
 
@@ -206,7 +206,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     let tables = Tables::of::<S>(&layout, g);
     let halo = Halo {
         tables,
-        buffers: shared::dynamic(layout.halos, 2 * g.k_block_bytes(parts) / 4),
+        buffers: shared::dynamic(layout.halos, sm80::STAGES * g.k_block_bytes(parts) / 4),
         reformatted: Global::new(reformatted, reformatted_words),
         group,
     };
