@@ -296,7 +296,7 @@ bugs! {
         series_of_a_warp_are_combined_in_part, softmax::matches::<f32>,
             "let mut distance = «g.threads.min(WARP_THREADS) / 2»;" => "g.threads.min(WARP_THREADS) / 4";
         series_meet_without_barrier, softmax::matches::<f32>,
-            "            «thread::sync_threads();»\n            // By halves" => "";
+            "            «thread::sync_threads();»\n            // Combined by halves" => "";
         series_lose_the_values_of_every_other_slice, softmax::matches::<f32>,
             "8 => «combine(quarter(0), quarter(1))»," => "quarter(0)";
         series_lose_the_last_vector, softmax::matches::<f32>,
