@@ -49,7 +49,8 @@ pub(super) fn judge(
     }
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if name.contains(".partial") {
+        // As the command line calls the files that it has not finished.
+        if name.starts_with(".convfuse.") {
             return Ok(Err(format!("leaves {name}")));
         }
     }
@@ -93,7 +94,7 @@ mod tests {
     fn what_may_not_be_is_judged_wrong() {
         let folder = tempfile::tempdir().unwrap();
         let verdict = |script: &str| {
-            let _ = fs::remove_file(folder.path().join("y.partial"));
+            let _ = fs::remove_file(folder.path().join(".convfuse.y.tmp"));
             fs::write(folder.path().join("script"), script).unwrap();
             judge(Path::new("/bin/sh"), "script", folder.path(), "1").unwrap()
         };
@@ -112,8 +113,8 @@ mod tests {
                 "prints the control character '\\u{1b}'",
             ),
             (
-                "touch y.partial; echo wrong >&2; exit 2",
-                "leaves y.partial",
+                "touch .convfuse.y.tmp; echo wrong >&2; exit 2",
+                "leaves .convfuse.y.tmp",
             ),
             ("kill -SEGV $$", "ended by signal: 11"),
             ("trap '' INT; sleep 20", "ended by signal: 9"),

@@ -5,7 +5,7 @@
 //! allocator, and for lent memory. Another stream may also read a buffer:
 //!
 //! 1. Before the read, the reader waits for an event that the home stream recorded after the buffer was
-//! written.
+//!    written.
 //! 2. After the read, the reader records an event. The home stream waits for it before it frees the buffer.
 //!
 //! A buffer is written once, before any other stream can read it, so nothing else needs ordering. Lent memory
