@@ -1,4 +1,4 @@
-//! Accuracy of the models where inputs are not of the size that initialisations expect.
+//! Accuracy of the models for inputs of unusual magnitude.
 
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::graph::{Chain, ConvLayer, Layer};
@@ -44,13 +44,13 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// What inputs, uniform in [0, 1), are multiplied by.
+/// Factors of the inputs, which are uniform in [0, 1).
 const FACTORS: [f32; 3] = [3.0, 0.01, -1.0];
 
-/// Samples that are compared, of a batch of any size.
+/// The number of compared samples, of a batch of any size.
 const JUDGED: usize = 8;
 
-/// A chain as it is initialised, on an input of this shape.
+/// A chain with PyTorch's initial parameters, on an input of this shape.
 fn initialised(chain: &Chain, shape: &[usize]) -> Result<Case, convfuse::ParametersError> {
     Ok(Case {
         name: "accuracy/initialised".to_owned(),
@@ -61,14 +61,14 @@ fn initialised(chain: &Chain, shape: &[usize]) -> Result<Case, convfuse::Paramet
     })
 }
 
-/// The benchmark problem on a GPU, a small one elsewhere.
+/// The benchmark problem on a GPU, a small one on other backends.
 fn scaled_input(backend: Backend, preset: &Preset, factor: f32) -> Outcome {
     let shape = match backend {
         Backend::Gpu => preset.full,
         _ => preset.small,
     };
     let mut case = initialised(&preset.chain, shape)?.scaled(factor);
-    // Initialised, these would be ones and zeros.
+    // The initial values would be ones and zeros.
     let random = [
         ("group_norm.weight", 2, 1.5),
         ("group_norm.bias", 3, 0.5),
@@ -83,8 +83,8 @@ fn scaled_input(backend: Backend, preset: &Preset, factor: f32) -> Outcome {
     check(backend, &case).map(drop)
 }
 
-/// A norm's moments are those of the stored values, so equal values have a deviation of 0, however they were
-/// rounded. For the `mma.sync` tile, for depthwise convolutions, and for the warp-specialized tile, which
+/// A norm's moments are those of the stored values, so equal values have a deviation of 0 regardless of
+/// their rounding. Runs the `mma.sync` tile, depthwise convolutions, and the warp-specialized tile, which
 /// takes too long to emulate.
 fn constant_in_16_bits(backend: Backend) -> Outcome {
     let groups = |groups| ConvSpec::default().groups(groups);
@@ -118,8 +118,8 @@ fn constant_in_16_bits(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// The norm of a case that is a convolution and a norm, on what the convolution makes of a constant input and
-/// is stored as.
+/// The norm of a case with a convolution and a norm, on the stored output of the convolution for a constant
+/// input.
 fn norm_of_constants(case: &Case, dtype: DType) -> Result<Case, Failed> {
     let [conv, norm] = case.graph.layers() else {
         return Err("a convolution and a norm".into());
@@ -139,7 +139,7 @@ fn norm_of_constants(case: &Case, dtype: DType) -> Result<Case, Failed> {
     })
 }
 
-/// Every second channel is 10^4 times smaller, and has weights that make up for it.
+/// Every second channel is 10^4 times smaller, with weights that compensate.
 fn channels_apart(backend: Backend) -> Outcome {
     let layers = [
         Layer::from(Layer::conv2d("conv", 16, 3)),
@@ -162,7 +162,7 @@ fn channels_apart(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// 4,608 terms.
+/// Sums of 4,608 terms.
 fn long_sums_of_85(backend: Backend) -> Outcome {
     let problem = KernelBench85 {
         in_channels: 512,
@@ -171,7 +171,7 @@ fn long_sums_of_85(backend: Backend) -> Outcome {
     check_long_sums(backend, &initialised(&problem.chain()?, &[2, 512, 18, 18])?)
 }
 
-/// 6,912 terms.
+/// Sums of 6,912 terms.
 fn long_sums_of_79(backend: Backend) -> Outcome {
     let problem = KernelBench79 {
         in_channels: 256,
@@ -182,16 +182,16 @@ fn long_sums_of_79(backend: Backend) -> Outcome {
     check_long_sums(backend, &initialised(&problem.chain()?, &shape)?)
 }
 
-/// All strategies, as below, and the default one's largest error: tensor cores that truncate must not make it
-/// larger than that of the FMA chain of the operators one by one. Sums of thousands of terms that they add up
-/// alone have three times that error and more.
+/// Checks all strategies, and the largest error of the default one. Despite the truncation of tensor cores,
+/// it must not exceed the error of single operators with FMA chains. Sums of thousands of terms on tensor
+/// cores alone have at least three times that error.
 fn check_long_sums(backend: Backend, case: &Case) -> Outcome {
     let Checked { model, x, expected } = check(backend, case)?;
     let largest = |options: &Options| -> convfuse::Result<f64> {
         let y = model.forward_with(&x, options)?.to_array::<f32>()?;
         let errors = y.iter().zip(&expected);
         let errors = errors.map(|(&got, want)| (f64::from(got) - want).abs());
-        // Not f64::max, which drops NaN; `check` has seen that there is none.
+        // Not f64::max, which drops NaN; `check` has found no NaN.
         Ok(errors.fold(0.0, |a, b| if a > b { a } else { b }))
     };
     let single = Strategy::all(&case.graph);
@@ -203,14 +203,15 @@ fn check_long_sums(backend: Backend, case: &Case) -> Outcome {
     Err(format!("fused is off by {fused:e}, the operators one by one by {chain:e}").into())
 }
 
-/// A case on a device, with the reference's values.
+/// A case on a device, with the expected values.
 struct Checked {
     model: Model,
     x: Tensor,
     expected: ArrayD<f64>,
 }
 
-/// Every strategy, with the default's accurate products: the first samples, of which no other changes a bit.
+/// Checks the first samples under every strategy, with the default's accurate products. The other samples
+/// must not change their bits.
 fn check(backend: Backend, case: &Case) -> Result<Checked, Failed> {
     let stream = backend.stream()?;
     let model = chains::model(&stream, case, DType::F32)?;
@@ -224,7 +225,7 @@ fn check(backend: Backend, case: &Case) -> Result<Checked, Failed> {
     let expected = judged.expected(&Precision::F32)?;
     let mut strategies = Strategy::all(&case.graph);
     if backend == Backend::Cpu {
-        // It has one way.
+        // The CPU backend executes all strategies alike.
         strategies.truncate(1);
     }
     let mut complaints = Vec::new();

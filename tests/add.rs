@@ -56,8 +56,8 @@ fn zeros(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// A batch norm and operations with parameters in front of the first function run in the convolution's
-/// launch; behind a function an operation is a launch of its own.
+/// A batch norm and operations with parameters before the first function run in the convolution's launch. An
+/// operation after a function is a launch of its own.
 fn epilogues(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let of_all = || BroadcastParameter::new("of_all").shape(&[1]);
@@ -87,7 +87,7 @@ fn epilogues(backend: Backend) -> Outcome {
                 ],
                 1,
             ),
-            // Gain and shift behind a function: not in the store of a depthwise convolution.
+            // The store of a depthwise convolution cannot apply gain and shift after a function.
             (
                 vec![conv(), Layer::relu(), Layer::add(of_each("bias"))],
                 if groups == 1 { 1 } else { 2 },
@@ -134,14 +134,14 @@ fn chain() -> convfuse::Result<Chain> {
     )?)
 }
 
-/// The first input and the further ones, as the chain names them.
+/// The first input and the further ones, in the chain's order.
 fn values() -> [ArrayD<f32>; 3] {
     [(1, SHAPE), (2, [3, 6, 9, 11]), (3, [3, 6, 4, 5])]
         .map(|(seed, shape)| data::signed(seed, IxDyn(&shape)))
 }
 
 fn named<T>([x, shortcut, late]: [T; 3]) -> Inputs<T> {
-    // Their order does not matter.
+    // The order of further inputs is arbitrary.
     Inputs::new(x).with("late", late).with("shortcut", shortcut)
 }
 
@@ -188,7 +188,7 @@ fn refusals(backend: Backend) -> Outcome {
         model.forward(named([x, shortcut, half])),
         "input late: model: input is f16, must be f32",
     )?;
-    // A chain without further inputs takes none.
+    // A chain without further inputs refuses any.
     let plain = Chain::new(4, [Layer::relu()])?;
     let plain = Model::init(&stream, &plain, 1)?;
     says(
@@ -236,7 +236,7 @@ fn plan_refusals(backend: Backend) -> Outcome {
         let mut plan = model.plan(&stream, &shape, &Options::default())?;
         let mut y = plan.output()?;
         let (x, shortcut) = (x.slice(0..2)?, shortcut.slice(0..2)?);
-        // Its second sample begins at 480 bytes: dense and aligned.
+        // The second sample begins at byte 480, so it is dense and aligned.
         plan.execute(named([&x, &shortcut, &odd]), &mut y)?;
         let turned = lab::as_strided(late, 0, &[2, 6, 4, 5], &[20, 40, 5, 1]);
         let turned = turned.ok_or("the memory is too short")?;
@@ -249,7 +249,7 @@ fn plan_refusals(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Tensors, plans, arrays, pinned arrays and several devices.
+/// Runs on tensors, plans, arrays, pinned arrays and several devices.
 fn every_way(backend: Backend) -> Outcome {
     let device = backend.device()?;
     let stream = device.stream()?;
@@ -308,7 +308,7 @@ fn every_way(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Channels last, and from an odd address: one copy more each, and the same bits.
+/// Channels-last inputs, and inputs at an odd address: one more copy each, and the same bits.
 fn lying(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for dtype in [DType::F32, DType::F16, DType::BF16] {
@@ -388,7 +388,7 @@ fn captured(backend: Backend) -> Outcome {
     )
 }
 
-/// The chains in `examples/chains` that have residuals or averages, on small inputs, under every strategy.
+/// The chains in `examples/chains` with residuals or averages, on small inputs, under every strategy.
 fn files(backend: Backend) -> Outcome {
     let files = [
         (

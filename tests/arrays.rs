@@ -1,4 +1,4 @@
-//! Arrays of the host through models: in chunks, pinned, from several threads, and shared between devices.
+//! Host arrays through models: in chunks, pinned, from several threads, and split over devices.
 
 use std::thread;
 
@@ -26,7 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// On a GPU a batch that goes in chunks, and leaves a sample over.
+/// On a GPU, a batch of several chunks with a remainder of one sample.
 fn input(backend: Backend) -> [usize; 4] {
     match backend {
         Backend::Gpu => [37, 8, 128, 128],
@@ -40,7 +40,7 @@ fn model(device: &Device, dtype: DType) -> convfuse::Result<Model> {
     Model::with_dtype(&device.stream()?, &chain, &parameters, dtype)
 }
 
-/// The batch as one tensor, in one run.
+/// Runs the batch as one tensor.
 fn in_one_run(model: &Model, x: &ArrayD<f32>) -> convfuse::Result<ArrayD<f32>> {
     let x = Tensor::from_f32_array(model.stream(), x, model.dtype())?;
     model.forward(&x)?.to_f32_array()
@@ -67,7 +67,7 @@ fn every_way<T: Element>(backend: Backend) -> Outcome {
         model.forward_pinned(&pinned_x, &mut pinned_y, &options)?;
         assert_eq!(pinned_y.view()?.mapv(T::to_f32), wanted);
     }
-    // A kept ring serves a second array; other values go through it unmixed.
+    // The kept ring of buffers serves a second array without mixing values.
     let x = data::signed(2, IxDyn(&input(backend)));
     let wanted = in_one_run(&model, &x)?;
     assert_eq!(model.forward_array(&x)?, wanted);
@@ -110,7 +110,7 @@ fn threads(backend: Backend) -> Outcome {
     })
 }
 
-/// Replicas on these devices give the bits of the model alone.
+/// Replicas on these devices give the same bits as the single model.
 fn replicas(model: &Model, devices: &[Device], input: [usize; 4]) -> Outcome {
     let x = data::signed(1, IxDyn(&input));
     let wanted = in_one_run(model, &x)?;
@@ -124,7 +124,7 @@ fn replicas(model: &Model, devices: &[Device], input: [usize; 4]) -> Outcome {
     Ok(())
 }
 
-/// The same device twice where there is but one.
+/// With a single device, both replicas use it.
 fn shared(backend: Backend) -> Outcome {
     let device = backend.device()?;
     let model = model(&device, DType::F32)?;

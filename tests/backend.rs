@@ -1,29 +1,29 @@
-//! What the tests run on.
+//! The backends of the tests.
 
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use convfuse::{Arch, Device, EmulatorOptions, Stream};
 use libtest_mimic::{Completion, Failed, Trial};
 
-/// Something that carries out cases.
+/// A backend that executes cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
-    /// The float64 reference; only golden files can judge it.
+    /// The float64 reference, compared only with golden files.
     Reference,
-    /// The ndarray backend.
+    /// The CPU backend.
     Cpu,
     /// The GPU's kernels for Hopper, run by the emulator.
     Emulator,
-    /// Those for other GPUs.
+    /// The kernels for other GPUs, run by the emulator.
     EmulatorSm80,
     /// GPU 0.
     Gpu,
 }
 
-/// What a test gives.
+/// The result of a test.
 pub(crate) type Outcome = Result<(), Failed>;
 
-/// What a test does on a backend.
+/// A test on a backend.
 pub(crate) type Test = fn(Backend) -> Outcome;
 
 impl Backend {
@@ -34,10 +34,10 @@ impl Backend {
         Backend::Gpu,
     ];
 
-    /// Those that are devices of the library.
+    /// The backends that are devices of the library.
     pub(crate) const DEVICES: [Backend; 3] = [Backend::Cpu, Backend::Emulator, Backend::Gpu];
 
-    /// The same, with both architectures of the emulator.
+    /// The same backends, with both architectures of the emulator.
     pub(crate) const ARCHITECTURES: [Backend; 4] = [
         Backend::Cpu,
         Backend::Emulator,
@@ -45,7 +45,7 @@ impl Backend {
         Backend::Gpu,
     ];
 
-    /// Those that run kernels.
+    /// The backends that run kernels.
     pub(crate) const KERNELS: [Backend; 2] = [Backend::Emulator, Backend::Gpu];
 
     pub(crate) fn name(self) -> &'static str {
@@ -74,7 +74,7 @@ impl Backend {
         }
     }
 
-    /// A stream on which kernels run in another order than usual, where the backend has a say in that.
+    /// A stream with another execution order of kernels, if the backend supports one.
     pub(crate) fn shuffled_stream(self, seed: u64) -> Result<Stream, Failed> {
         match self {
             Backend::Emulator => Ok(emulator(Some(seed), Arch::Sm90).stream()?),
@@ -82,7 +82,7 @@ impl Backend {
         }
     }
 
-    /// Tests of a group by name, each on each of these backends.
+    /// The tests of a group by name, each on each of these backends.
     pub(crate) fn trials(backends: &[Backend], group: &str, tests: &[(&str, Test)]) -> Vec<Trial> {
         let on = |backend: &Backend| {
             let tests = tests.iter();
@@ -92,7 +92,7 @@ impl Backend {
         backends.iter().flat_map(on).collect()
     }
 
-    /// The test `group::backend::name`. Without a device for it, it reports itself as ignored.
+    /// The test `group::backend::name`. Without its device, it is reported as ignored.
     pub(crate) fn trial(
         self,
         group: &str,
@@ -102,8 +102,8 @@ impl Backend {
         self.trial_with_memory(group, name, 0, test)
     }
 
-    /// The same for a test that holds the device up: no other runs meanwhile, since what some of them do
-    /// waits for all of the device, and makes every call of the driver wait for that.
+    /// As [`trial`](Backend::trial), for a test that blocks the device. It runs alone: other tests may wait
+    /// for the whole device, which makes every driver call wait.
     pub(crate) fn trial_alone(
         self,
         group: &str,
@@ -119,7 +119,7 @@ impl Backend {
         self.ignorable(group, name, 0, by_itself)
     }
 
-    /// The same for a test that needs `bytes` bytes of a GPU's memory.
+    /// As [`trial`](Backend::trial), for a test that needs `bytes` bytes of GPU memory.
     pub(crate) fn trial_with_memory(
         self,
         group: &str,
@@ -159,10 +159,10 @@ impl Backend {
     }
 }
 
-/// Read by tests that share the GPU, written by those that are alone on it.
+/// Tests that share the GPU take it for reading, tests that need the GPU alone for writing.
 static COMPANY: RwLock<()> = RwLock::new(());
 
-/// An emulator in which a kernel that crashes fails its test alone.
+/// An emulator in which a crashing kernel fails only its own test.
 fn emulator(seed: Option<u64>, arch: Arch) -> Device {
     let mut options = EmulatorOptions::new();
     options.arch = arch;
@@ -171,12 +171,13 @@ fn emulator(seed: Option<u64>, arch: Arch) -> Device {
     Device::emulator_with(options)
 }
 
-/// Why there is no GPU to test on, if there is none.
+/// The reason why there is no GPU, if there is none.
 fn gpu() -> &'static Result<(), String> {
     static GPU: OnceLock<Result<(), String>> = OnceLock::new();
     GPU.get_or_init(|| match convfuse::Device::gpu(0) {
         Ok(_) => Ok(()),
-        // A driver without a device, or none: nothing to test. All else is a failure of what is under test.
+        // Without a driver or a device there is nothing to test. Other errors are failures of the tested
+        // library.
         Err(error @ (convfuse::Error::NoDriver { .. } | convfuse::Error::NoSuchDevice { .. })) => {
             Err(error.to_string())
         }

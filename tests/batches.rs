@@ -1,4 +1,4 @@
-//! What the batch may change: nothing, unless the caller allows it, and then only rounding.
+//! The batch size does not change results, unless the caller allows it, and then only their rounding.
 
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::model::Precision;
@@ -25,16 +25,16 @@ pub(crate) fn trials() -> Vec<Trial> {
             ),
         ],
     );
-    // In the emulator, where whole samples take too long, the tests above have small ones.
+    // On a GPU only. Whole samples take the emulator too long; the tests above run small ones.
     let name = "give_a_sample_the_same_bits_by_any_cluster";
     trials.push(Backend::Gpu.trial("models", name, any_cluster));
     trials
 }
 
-/// What the models' parameters are made from.
+/// The seed of the models' parameters.
 const SEED: u64 = 1;
 
-/// Problem 85 on images that only the general kernels take, whose windows lie side by side, or overlap.
+/// Problem 85 on images that require the general kernels, with adjacent or overlapping pooling windows.
 fn general_85(stream: &Stream, overlapping: bool) -> convfuse::Result<Model> {
     let problem = KernelBench85 {
         in_channels: 5,
@@ -55,12 +55,12 @@ fn general_79(stream: &Stream) -> convfuse::Result<Model> {
     Model::init(stream, &problem.chain()?, SEED)
 }
 
-/// Tests the models, each with the shape of a sample.
+/// Tests each model with the shape of a sample.
 fn for_each_model(stream: &Stream, test: fn(&Model, &[usize]) -> Outcome) -> Outcome {
     test(&general_85(stream, false)?, &[5, 15, 21])?;
     test(&general_85(stream, true)?, &[5, 12, 17])?;
     test(&general_79(stream)?, &[4, 5, 9, 13])?;
-    // What the one-launch kernels take.
+    // Shapes of the single-launch kernels.
     let of_85 = Model::init(stream, &preset_85().chain, SEED)?;
     test(&of_85, &[8, 14, 128])?;
     let of_79 = Model::init(stream, &preset_79().chain, SEED)?;
@@ -112,12 +112,12 @@ fn may_matter(model: &Model, sample: &[usize]) -> Outcome {
     Ok(())
 }
 
-/// Problem 79 on batches for which clusters of every size, and blocks that are alone, share a sample. One
-/// sample makes the conversion repeat with another scale, one has a NaN.
+/// Problem 79 on batches whose samples are shared by clusters of every size, or computed by single blocks.
+/// In one sample the optimistic scale fails and the conversion is retried; one has a NaN.
 fn any_cluster(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let multiprocessors = backend.device()?.info().processors as usize;
-    // About as many samples as there are clusters of 8, 4, 5, 5 in two rounds, and 2.
+    // About as many samples as clusters of 8, 4, 5, 5 (in two rounds), and 2.
     let sizes = [9, 6, 5, 4, 2].map(|part| multiprocessors / part);
     let most = sizes[4] + 1;
     let [_, sample @ ..] = KernelBench79::INPUT;
@@ -159,9 +159,9 @@ fn batch_dependent(backend: Backend) -> Outcome {
     for_each_model(&backend.stream()?, may_matter)
 }
 
-/// The one-launch kernel of problem 85 spreads the samples of a small batch over more blocks. This batch is
-/// too large for that, and most of its parts are small enough. Two rows are so loud that they change the
-/// scale on the way.
+/// The single-launch kernel of problem 85 spreads the samples of a small batch over more blocks. This batch
+/// is too large for that, but most of its parts are small enough. Two rows are so large that the scale
+/// changes midway.
 fn spread_batch(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let (batch, parts) = match backend {
@@ -177,7 +177,7 @@ fn spread_batch(backend: Backend) -> Outcome {
     let parameters = Parameters::init(&chain, 1)?;
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
-        // What is stored in 16 bits has one kind of products.
+        // 16-bit models have a single math mode.
         let kinds = if dtype == DType::F32 { 2 } else { 1 };
         for precision in Precision::ALL.into_iter().take(kinds) {
             let options = Options::default().precision(precision);

@@ -1,4 +1,4 @@
-//! Blocks of real networks, as `examples/chains` has them: convolution, norm, functions, and what follows.
+//! Blocks of real networks from `examples/chains`: convolution, norm, functions, and following layers.
 
 use convfuse::graph::{Chain, Layer};
 use convfuse::model::Precision as MathMode;
@@ -12,7 +12,7 @@ use crate::backend::{Backend, Outcome};
 use crate::chains;
 use crate::suite::{DTYPES, all_right, bits, in_every_type};
 
-/// A file, by how many its channels are divided for tests, and an input with those channels.
+/// A chain file, the divisor of its channels in tests, and an input with the divided channels.
 struct Block {
     name: &'static str,
     text: &'static str,
@@ -74,7 +74,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The chain of a block with fewer channels, and so fewer groups.
+/// The chain of a block with fewer channels, and thus fewer groups.
 fn narrow(block: &Block) -> Chain {
     let chain: Chain = serde_json::from_str(block.text).expect("a chain");
     let layers = chain.layers().iter().cloned().map(|mut layer| {
@@ -94,9 +94,9 @@ fn case(block: &Block) -> Case {
     Case::of_graph(&name, narrow(block), block.input).shifted(-0.5)
 }
 
-/// Other chains of the kind: with factors on either side of a norm, with more functions than a launch takes,
-/// with functions on both sides of a pool, of windows that lie side by side and others, and with such as may
-/// not change places with a maximum.
+/// Other chains of this kind: with factors on both sides of a norm, with more functions than a launch
+/// applies, and with functions on both sides of a pool, with adjacent and other windows. Some functions must
+/// not be exchanged with a maximum.
 fn variants() -> Vec<Case> {
     let head = narrow(&BLOCKS[3]).layers()[..2].to_vec();
     let with = |name: &str, before: &[Layer], behind: &[Layer]| {
@@ -168,8 +168,8 @@ fn variants() -> Vec<Case> {
     ]
 }
 
-/// Chains whose functions and residuals the convolution or the norm applies: with the row of the table and
-/// the number of regions.
+/// Chains whose functions and residuals run in the epilogue of the convolution or norm, with the row of the
+/// kernel table and the number of regions.
 fn epilogues() -> Vec<(Case, &'static str, usize)> {
     let conv = |in_channels, groups, row| {
         let layer = Layer::conv2d("conv", 32, 3).padding(1).groups(groups);
@@ -213,7 +213,7 @@ fn epilogues() -> Vec<(Case, &'static str, usize)> {
     ]
 }
 
-/// Functions and residuals are part of the region of what they follow, as far as one launch takes them.
+/// Functions and residuals belong to the preceding region, up to the limit of its launch.
 fn fused_epilogues(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for (case, row, regions) in epilogues() {
@@ -231,8 +231,8 @@ fn fused_epilogues(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// A value that is not finite makes its sample NaN and no other, as in PyTorch: all groups are of windows
-/// that have it.
+/// A non-finite value makes its whole sample NaN, but no other sample, as in PyTorch: every group has
+/// windows with the value.
 fn special_values(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for block in &BLOCKS {
@@ -258,8 +258,8 @@ fn special_values(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Infinities in rows between windows change no bit. Seven columns of one channel block are an odd number of
-/// taps, which warpgroups multiply two at a time.
+/// Infinities in rows between windows do not change any bit. A channel block with seven columns has an odd
+/// number of taps, which warpgroups multiply in pairs.
 fn unseen_rows(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let attributes = Conv2dSpec::default().stride([4, 1]);
@@ -288,7 +288,7 @@ fn unseen_rows(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Each block is one run, whose last kernel does all after the statistics.
+/// Each block is one region, whose last kernel applies everything after the statistics.
 fn one_run(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let last_of =
@@ -331,7 +331,7 @@ fn one_run(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// The last sample of a batch of three has the bits that it has alone.
+/// The last sample of a batch of three has the same bits as alone.
 fn batches(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for block in &BLOCKS {
@@ -355,8 +355,8 @@ fn batches(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Convolutions without a norm: of whole steps, of a channel more, depthwise, of few channels, with
-/// strides, of few products.
+/// Convolutions without a norm: with whole K blocks, with one channel more, depthwise, with few channels,
+/// with strides, with few products.
 fn without_norm(backend: Backend) -> Outcome {
     let conv = |stride: usize, groups: usize, extents: [usize; 2]| {
         let attributes = Conv2dSpec::default()
@@ -382,12 +382,12 @@ fn without_norm(backend: Backend) -> Outcome {
         let plain = Case::of_graph(&name, chain, &[2, channels, h, w]).shifted(-0.5);
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 60_000.0] {
             let mut case = plain.clone();
-            // At the first tap of a window, at the last one of another, and in the middle of the other
+            // At the first tap of one window, at the last tap of another, and in the middle of the other
             // sample.
             case.x[[0, 0, 1, 1]] = value;
             case.x[[0, channels - 1, h - 1, w - 1]] = -value;
             case.x[[1, channels / 2, 4, 5]] = value;
-            // An infinity that meets 0 is NaN.
+            // Infinity times 0 is NaN.
             case.parameters[0]
                 .iter_mut()
                 .step_by(7)

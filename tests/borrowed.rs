@@ -1,4 +1,4 @@
-//! Memory and streams of others: here of another tensor, and of the driver's own calls.
+//! Memory and streams of other owners: another tensor, and direct driver calls.
 
 use std::ptr::{null_mut, with_exposed_provenance_mut, without_provenance_mut};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A tensor over another one's memory, which it keeps.
+/// A tensor over the memory of another one, which it keeps alive.
 fn over(stream: &Stream, tensor: &Tensor) -> convfuse::Result<Tensor> {
     let (start, owner) = (tensor.as_raw()?, Box::new(tensor.clone()));
     let (shape, dtype, strides) = (tensor.shape(), tensor.dtype(), tensor.strides());
@@ -60,7 +60,7 @@ fn inputs(backend: Backend) -> Outcome {
             let borrowed = over(&stream, &dense)?;
             drop(dense);
             assert_eq!(model.forward(&borrowed)?.to_f32_array()?, wanted);
-            // Another stream's use of it is waited for before the memory goes back.
+            // The memory is freed only after the other stream's use of it.
             assert_eq!(
                 model.forward(&borrowed.on(&other)?)?.to_f32_array()?,
                 wanted
@@ -96,7 +96,7 @@ fn outputs(backend: Backend) -> Outcome {
             let wanted = model.forward(&x)?.to_f32_array()?;
             let mut plan = model.plan(&stream, small, &Options::default())?;
             let shape = plan.output_shape().to_vec();
-            // Two outputs in turn, in the halves of one allocation.
+            // Two outputs by turns, in the halves of one allocation.
             let half = (wanted.len() * dtype.size()).next_multiple_of(16);
             let memory = Arc::new(Memory::new(backend, 2 * half)?);
             for round in 0..4 {
@@ -113,7 +113,7 @@ fn outputs(backend: Backend) -> Outcome {
             }
             stream.synchronize()?;
             if backend == Backend::Cpu {
-                // The second half of a batch that was lent, if it is aligned as outputs are.
+                // The second half of a borrowed batch, if it is aligned like outputs.
                 let memory = Memory::new(backend, 2 * wanted.len() * dtype.size())?;
                 let (pointer, owner) = (memory.start, Box::new(memory));
                 let both = [&[2 * shape[0]], &shape[1..]].concat();
@@ -147,7 +147,7 @@ fn outputs(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Memory of zeros from the driver or the host's allocator, not from this library.
+/// Zeroed memory from the driver or the host's allocator instead of this library.
 struct Memory {
     start: RawPointer,
     host: Vec<u128>,
@@ -217,7 +217,7 @@ fn dlpack(backend: Backend) -> Outcome {
         );
         let lent: Legacy = borrowed.to_dlpack()?;
         drop(borrowed);
-        // The deleter is called on another thread, with work queued that reads the memory.
+        // Another thread calls the deleter while queued work reads the memory.
         // SAFETY: as above.
         let borrowed = unsafe { Tensor::from_dlpack(&stream, lent)? };
         let y = model.forward(&borrowed)?;
@@ -238,7 +238,7 @@ fn dlpack(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// A stream of the driver's own calls, which is destroyed on drop.
+/// A stream created by driver calls, which is destroyed on drop.
 struct OwnStream(sys::CUstream);
 
 impl OwnStream {
@@ -276,7 +276,7 @@ fn on_stream(device: &Device, raw: RawStream) -> Outcome {
     // SAFETY: a stream of the device's primary context, or a default one, which outlives all that is made on
     // it.
     let stream = unsafe { Stream::from_raw(device, raw)? };
-    // Null and 1 are names of one stream.
+    // Null and 1 are names of the same stream.
     let legacy: RawStream = without_provenance_mut(1);
     assert_eq!(stream.as_raw()?, if raw.is_null() { legacy } else { raw });
     let Preset { chain, small, .. } = preset_79();
@@ -296,7 +296,7 @@ fn on_stream(device: &Device, raw: RawStream) -> Outcome {
     for _ in 0..3 {
         plan.execute(&last, &mut y)?;
         assert_eq!(y.to_array::<f32>()?, wanted);
-        // Read in turn by a stream of this library.
+        // A stream of this library reads the output afterwards.
         assert_eq!(y.on(&home)?.contiguous()?.to_array::<f32>()?, wanted);
     }
     stream.synchronize()?;

@@ -5,16 +5,16 @@ use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::{DType, Model, Parameters, Stream};
 use oracle::Case;
 
-/// A chain that has a name, with shapes of inputs.
+/// A named chain with input shapes.
 pub(crate) struct Preset {
-    /// The kind of its cases.
+    /// The kind in the names of its cases.
     pub(crate) name: &'static str,
     /// The problem's number.
     pub(crate) number: u32,
     pub(crate) chain: Chain,
     /// The benchmark's input.
     pub(crate) full: &'static [usize],
-    /// An input that the emulator can afford under every strategy.
+    /// An input small enough for the emulator under every strategy.
     pub(crate) small: &'static [usize],
 }
 
@@ -42,12 +42,12 @@ pub(crate) fn preset_79() -> Preset {
     }
 }
 
-/// Both.
+/// Both presets.
 pub(crate) fn presets() -> [Preset; 2] {
     [preset_85(), preset_79()]
 }
 
-/// The values of a case's parameters under their names.
+/// The parameter values of a case by name.
 pub(crate) fn parameters(case: &Case) -> convfuse::Result<Parameters> {
     let table = case.graph.parameters().iter();
     let names = table.map(|parameter| parameter.name.clone());

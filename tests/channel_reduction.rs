@@ -12,7 +12,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![Backend::Gpu.trial_with_memory("channel_reduction", name, 2 * WIDE_BYTES, wide)]
 }
 
-/// Positions whose three channels are just more than `i32::MAX` elements.
+/// The three channels of this number of positions have slightly more than `i32::MAX` elements.
 const WIDE_POSITIONS: usize = 715_827_890;
 const WIDE_BYTES: u64 = 3 * 2 * WIDE_POSITIONS as u64;
 

@@ -1,5 +1,5 @@
-//! Channels-last inputs that warp-specialized tiles read in place: 16-bit values, and f32 that the producer
-//! converts.
+//! Channels-last inputs that warp-specialized kernels read in place: 16-bit values, and f32 that the
+//! producer converts.
 
 use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::model::{Explanation, Precision, RegionFacts};
@@ -24,21 +24,21 @@ pub(crate) fn trials() -> Vec<Trial> {
     )
 }
 
-/// Transposed convolutions, whose phases are implicit GEMMs or depthwise convolutions, have the bits of dense
-/// inputs, and read and write NHWC where these do. Tiles that shuffle results of dense inputs sum in another
-/// order than those that write NHWC.
+/// Transposed convolutions, whose phases are implicit GEMMs or depthwise convolutions. With NHWC inputs they
+/// give the same bits as with dense ones, and their outputs are NHWC, too. Only tiles that shuffle results
+/// of dense inputs sum in another order than tiles that write NHWC.
 fn transposes(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let last = way("channels last", channels_last);
     let up = |filters, kernel: usize| Layer::conv_transpose2d("up", filters, kernel).stride(2);
-    // Classes of few products are reformatted, or not multiplied on tensor cores.
+    // Phases with few products need a reformatted input, or do not run on tensor cores.
     let wide = up(64, 3).padding(1).output_padding(1);
     for (layer, channels, is_in_place, reformats) in [
         (up(64, 2), 128, true, None),
         (up(32, 3).padding(1).output_padding(1), 128, false, None),
-        // NHWC tiles of several classes, whose padding differs.
+        // NHWC tiles of several phases with different padding.
         (wide, 128, false, Some(1)),
-        // Rows of 39, whose last column is of one phase, and of 42.
+        // Rows of 39 columns, the last of which belongs to one phase only, and rows of 42.
         (up(64, 3).padding(1), 128, false, Some(1)),
         (up(64, 4), 128, false, Some(1)),
         (up(24, 3).stride(1).padding(1).groups(24), 24, true, Some(0)),
@@ -48,7 +48,7 @@ fn transposes(backend: Backend) -> Outcome {
         let parameters = convfuse::Parameters::init(&chain, 3)?;
         let mut values = data::signed(1, &[2, channels, 12, 20][..]);
         values[[1, 5, 3, 4]] = f32::NAN;
-        // A sample that the optimistic scale does not suit.
+        // A sample for which the optimistic scale fails.
         values
             .index_axis_mut(Axis(0), 1)
             .mapv_inplace(|v| 200.0 * v);
@@ -67,7 +67,7 @@ fn transposes(backend: Backend) -> Outcome {
             let is_shuffled = explained.regions[0].config.contains("shuffled");
             let launches = explained.launches.iter();
             let got = launches.filter(|launch| is_reformat(launch.kernel)).count();
-            // Of padded planes the padding differs.
+            // Padded planes have different padding.
             let has_nhwc = dtype != DType::F32 || precision == Precision::Fast;
             let arch = stream.device().properties().arch;
             if let Some(wanted) = reformats
@@ -95,8 +95,8 @@ fn transposes(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Sums of a few hundred products in another order, or on other units: within two roundings of the largest
-/// value, and NaN where that is NaN.
+/// Asserts that results which sum a few hundred products in another order, or on other units, differ by at
+/// most two roundings of the largest value. NaN must match NaN.
 pub(crate) fn are_close(got: &[u32], wanted: &[u32], (dtype, precision): (DType, Precision)) {
     let values = |bits: &[u32]| bits.iter().copied().map(f32::from_bits).collect::<Vec<_>>();
     let (got, wanted) = (values(got), values(wanted));
@@ -117,8 +117,8 @@ pub(crate) fn are_close(got: &[u32], wanted: &[u32], (dtype, precision): (DType,
     }
 }
 
-/// From channels-last inputs to a channels-last output without a copy; in f32, where kernels are the same,
-/// with the bits of dense inputs. The option asks for the other layout.
+/// Channels-last inputs give a channels-last output without a copy. In f32, where both layouts use the same
+/// kernels, the bits equal those of dense inputs. The option requests the other layout.
 fn reformats_nothing(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let [h, w] = match backend {
@@ -166,7 +166,7 @@ fn reformats_nothing(backend: Backend) -> Outcome {
             return Err("an output of four axes".into());
         };
         assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
-        // f32 is read in place only where that is faster.
+        // f32 is read in place only if that is faster.
         let arch = stream.device().properties().arch;
         let needs_no_copy = arch.has_warpgroup_mma() && dtype != DType::F32;
         let compare = |got: &[u32]| match needs_no_copy {
@@ -200,7 +200,7 @@ fn reformats_nothing(backend: Backend) -> Outcome {
         if needs_no_copy {
             assert_eq!(copies(&plan.explain()?), 0);
         }
-        // Tiles of several samples may add in another order.
+        // Tiles over several samples may sum in another order.
         let by_batch = fast.clone().batch_invariant(false);
         let got = model.forward_with(inputs(), &by_batch)?.to_f32_array()?;
         let close = |(got, &bits): (&f32, &u32)| {
@@ -215,7 +215,7 @@ fn reformats_nothing(backend: Backend) -> Outcome {
         };
         let of_several = explained.regions.iter().filter(is_of_several).count();
         assert_eq!(of_several, if needs_no_copy { 3 } else { 0 }, "{explained}");
-        // A tensor of one layout is no output of the other.
+        // A tensor of one layout is refused as an output in the other.
         let mut plan = model.plan_for(&stream, inputs(), &fast)?;
         let refused = plan.execute(inputs(), &mut y).unwrap_err();
         assert!(matches!(refused, Error::LayoutMismatch { .. }));
@@ -228,8 +228,8 @@ fn reformats_nothing(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Depthwise convolutions, pools and functions from channels last to channels last without a copy, with the
-/// bits of dense inputs; behind a convolution on tensor cores, too.
+/// Channels-last depthwise convolutions, pools and functions keep the layout without a copy, also after a
+/// tensor-core convolution. The bits equal those of dense inputs.
 fn slides(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let [h, w] = match backend {
@@ -304,7 +304,8 @@ fn slides(backend: Backend) -> Outcome {
             assert!(explained.regions.iter().all(is_nhwc), "{explained}");
         }
     }
-    // Channels that are no whole vectors: some kernels take pairs, the others dense tensors.
+    // A number of channels that is no multiple of a vector: some kernels process pairs, others need dense
+    // tensors.
     let odd = Chain::new(6, sliding(6))?;
     let values = data::signed(2, &[1, 6, h, w][..]);
     let model = Model::with_dtype(
@@ -325,7 +326,7 @@ fn slides(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// A chain whose convolution takes warp-specialized tiles, if the device has them.
+/// A chain whose convolution uses warp-specialized kernels, if the device has them.
 fn of_warp_specialized_tiles(
     norm: Option<Layer>,
     [channels, filters]: [usize; 2],
@@ -343,12 +344,12 @@ fn of_warp_specialized_tiles(
 fn without_a_copy(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let norm = || Layer::from(Layer::group_norm("norm", 8));
-    // What is wide on an emulated device is too little for all the multiprocessors of others.
+    // Sizes that are large for an emulated device would leave most multiprocessors of a GPU idle.
     let (normed, grouped, without_norm) = match backend {
         Backend::Emulator => ([2, 128, 12, 20], [64, 128], [17, 33]),
         _ => ([2, 128, 24, 40], [128, 256], [40, 66]),
     };
-    // Where rounding takes no longer than reformatting.
+    // A size at which conversion in the producer is as fast as reformatting.
     let rounded = match backend {
         Backend::Emulator => normed,
         _ => [2, 128, 128, 128],
@@ -366,7 +367,7 @@ fn without_a_copy(backend: Backend) -> Outcome {
             DType::F32,
             1.0,
         ),
-        // A sample that the optimistic scale does not suit.
+        // A sample for which the optimistic scale fails.
         (
             of_warp_specialized_tiles(Some(norm()), [128, 128], (1, 1))?,
             rounded,

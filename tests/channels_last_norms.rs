@@ -1,4 +1,4 @@
-//! Norms of channels-last tensors: from NHWC to NHWC, alone and behind convolutions.
+//! Norms of channels-last tensors: from NHWC to NHWC, alone and after convolutions.
 
 use convfuse::graph::{Chain, Layer};
 use convfuse::model::Precision;
@@ -71,7 +71,7 @@ fn blocks(backend: Backend) -> Outcome {
         let inputs = || Inputs::new(&x).with("residual", &a).with("further", &b);
         let y = model.forward_with(inputs(), &fast)?;
         assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
-        // Three norms pass on what convolutions round.
+        // Three norms amplify the rounding of the convolutions.
         let coarse = if dtype == DType::F32 {
             DType::F16
         } else {
@@ -99,14 +99,14 @@ fn blocks(backend: Backend) -> Outcome {
             let is_nhwc = regions.all(|of| [of.reads, of.writes] == [Layout::Nhwc; 2]);
             assert!(is_nhwc, "{explained}");
         } else {
-            // Behind convolutions these are fused in NCHW.
+            // After convolutions, these norms are fused in NCHW.
             assert_eq!(kernels("norm_nhwc_moments"), 1, "{explained}");
         }
     }
     Ok(())
 }
 
-/// Few filters of several taps are the implicit GEMM's, which writes NHWC, too.
+/// Convolutions with few filters and several taps use the implicit GEMM, which also writes NHWC.
 fn narrow(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let conv = Layer::from(Layer::conv3d("conv", 32, 3).padding(1));
@@ -137,7 +137,7 @@ fn narrow(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// An input of one channel lies in both layouts. The option tells of which it is.
+/// An input with one channel has both layouts, so the option decides.
 fn first(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let conv = Layer::from(Layer::conv3d("conv", 32, 3).padding(1));
@@ -169,7 +169,7 @@ fn first(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Channels that are no whole vectors, a scale in front of the norm and a prelu behind it.
+/// A number of channels that is no multiple of a vector, a scale before the norm, and a PReLU after it.
 fn refused(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let norm = || Layer::from(Layer::instance_norm("norm"));

@@ -1,4 +1,4 @@
-//! Reductions of the pixels of channels-last tensors, where they lie.
+//! Reductions over the pixels of channels-last tensors, in place.
 
 use convfuse::graph::{Chain, Graph, Layer};
 use convfuse::model::Precision;
@@ -23,12 +23,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     )
 }
 
-/// A reduction, keeping the axes or not.
+/// A reduction, with or without keeping the axes.
 fn reduction(operation: ReductionOp, dim: &[isize], keepdim: bool) -> Layer {
     Layer::from(ReductionSpec::new(operation, dim).keepdim(keepdim))
 }
 
-/// Each operation over images and volumes, in one launch and, of many pixels, in two.
+/// Each operation on images and volumes, in one launch or, for many pixels, in two.
 fn alone(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let last = way("channels last", channels_last);
@@ -88,7 +88,7 @@ fn alone(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Wants what is finite about the same, and what is not the same.
+/// Asserts that finite values are approximately equal, and that all other values match.
 fn are_numbers(got: &[u32], wanted: &[u32], dtype: DType) {
     let finite = |bits: &[u32]| {
         let finite = bits.iter().copied();
@@ -125,7 +125,7 @@ fn batches(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Behind convolutions: at the end of a network for classes, and for a gate.
+/// Reductions after convolutions: at the end of a classifier, and for a gate.
 fn inside(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let last = way("channels last", channels_last);
@@ -172,7 +172,8 @@ fn inside(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Channels that are no whole vectors, an operation with a state of several values, and one axis of two.
+/// A number of channels that is no multiple of a vector, an operation with a state of several values, and a
+/// reduction over only one of two axes.
 fn refused(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let last = way("channels last", channels_last);

@@ -54,7 +54,7 @@ fn chain(backend: Backend) -> Outcome {
     match_reference(backend, &[case], &TYPES)
 }
 
-/// Files of chains at small sizes.
+/// Files of chains with small inputs.
 fn examples(backend: Backend) -> Outcome {
     let sequences = include_str!("../examples/chains/keyword_spotting_conv1d.json");
     let images = include_str!("../examples/chains/cyclegan_reflect.json");
@@ -72,7 +72,7 @@ fn examples(backend: Backend) -> Outcome {
     match_reference(backend, &cases, &TYPES)
 }
 
-/// By the kernels that the table chooses, by one of its rows, and by none.
+/// Partitions: the default rows of the kernel table, one explicit row, and none.
 fn kernels(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let x = Tensor::from_array(&stream, &data::signed(1, (3, 64, 9, 11)))?;

@@ -1,4 +1,4 @@
-//! Devices and tensors: what they are, and how they refuse.
+//! Devices and tensors: properties and refusals.
 
 use convfuse::spec::ClampSpec;
 use convfuse::{Carried, DType, Device, Error, Tensor, data, lab, ops};
@@ -152,11 +152,11 @@ fn wrong_array(backend: Backend) -> Outcome {
 fn out_of_memory(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let kept = Tensor::from_array(&stream, &array![1.0f32, 2.0])?;
-    // More than any machine has, more than an address reaches, and more than a usize counts.
+    // More than any machine has, more than the address space, and more than a usize can count.
     for shape in [&[1usize << 44][..], &[1 << 62], &[usize::MAX, 2]] {
         let refused = Tensor::zeros(&stream, shape, DType::F32);
         let typed = match backend {
-            // The emulator has a limit of its own and a fault for it.
+            // The emulator has its own limit and its own error.
             Backend::Emulator => {
                 matches!(refused, Err(Error::OutOfMemory { .. } | Error::Emulator(_)))
             }
@@ -177,7 +177,7 @@ fn empty(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Launches a clamp on a tensor with a launch shape that somebody got wrong.
+/// Launches a clamp with an incorrect launch shape.
 fn launch_clamp(
     backend: Backend,
     shape: LaunchShape,
@@ -264,7 +264,7 @@ fn reuse(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let x = Tensor::from_array(&stream, &data::signed(1, (64, 1024)))?;
     let wanted = x.to_array::<f32>()?.mapv(|value| value.clamp(0.0, 1.0));
-    // A leak of one output a round would be a quarter of a gigabyte at the end.
+    // A leak of one output per round would be a quarter of a gigabyte at the end.
     for _ in 0..if backend == Backend::Gpu { 1000 } else { 3 } {
         let y = ops::clamp(&x, &ClampSpec::new(0.0, 1.0))?;
         drop(y);

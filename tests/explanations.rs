@@ -1,4 +1,4 @@
-//! Explanations: what was chosen, why, and what will be launched.
+//! Explanations: the selected kernels, the reasons, and the launches.
 
 use convfuse::graph::presets::KernelBench85;
 use convfuse::graph::{Chain, Layer};
@@ -15,7 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut add = |backend: Backend, name, test: fn(Backend) -> Outcome| {
         trials.push(backend.trial("explanations", name, test));
     };
-    // On a GPU the rows depend on which one it is.
+    // On a GPU, the rows depend on the model.
     add(Backend::Emulator, "name_rows_and_rules", rows_and_rules);
     add(Backend::Emulator, "name_launches_and_bytes", launches);
     add(
@@ -67,7 +67,7 @@ fn rows_and_rules(backend: Backend) -> Outcome {
     ] {
         assert!(text.lines().any(|other| other == line), "{line}\n{text}");
     }
-    // What could, but should not.
+    // A problem that another row supports, but should not run.
     let few = KernelBench85 {
         in_channels: 1,
         out_channels: 16,
@@ -119,8 +119,8 @@ fn launches(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Up to 64 moments of a row are combined by their reader; more take a launch. The workspace has no other
-/// large tensor than the reformatted input.
+/// The reader of up to 64 moments per row combines them; more require another launch. The only large tensor
+/// in the workspace is the reformatted input.
 fn few_moments(backend: Backend) -> Outcome {
     let layers = [
         Layer::from(Layer::conv2d("conv", 256, 3)),
@@ -135,7 +135,7 @@ fn few_moments(backend: Backend) -> Outcome {
         let launches = explanation.launches.iter();
         let combine = launches.filter(|launch| launch.kernel == "implicit_gemm_combine");
         assert_eq!(combine.count(), combining, "{h} by {w}: {explanation}");
-        // The reformatted input, and a little; the tensor that is normalised has the output's memory.
+        // The reformatted input and some small tensors. The norm's input shares the output's memory.
         let input = (2 * 256 * h * w * 2) as u64;
         assert!(
             explanation.workspace_bytes < input + input / 2,
@@ -168,7 +168,7 @@ fn of_a_plan(backend: Backend) -> Outcome {
         let explained = explanation.launches.iter().map(|launch| launch.kernel);
         assert!(explained.eq(launched), "{explanation}");
     }
-    // An input that the chain refuses has nothing to explain.
+    // An input that the chain refuses has no explanation.
     says(
         Model::init(&stream, &preset_79().chain, 1)?.explain(&[1, 3, 2, 9, 9], &Options::default()),
         "layer 0: conv3d: the dilated window spans 3 elements of spatial axis 0, the padded input has 2",

@@ -17,7 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     )
 }
 
-/// The ends of networks that label pixels, with functions behind them, and their neighbours in the table.
+/// The last layers of segmentation networks with functions, and similar layers that use other rows.
 fn labels(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let last = way("channels last", channels_last);
@@ -30,7 +30,7 @@ fn labels(backend: Backend) -> Outcome {
         (2, 1, 32, true),
         (1, 3, 16, true),
         (3, 3, 24, true),
-        // Too many products; channels that are no whole vectors.
+        // Too many products, and a number of channels that is no multiple of a vector.
         (5, 3, 16, false),
         (2, 1, 12, false),
     ] {

@@ -1,5 +1,4 @@
-//! First layers of every kind, which read what lies in any way: alone, and with a norm and a function that
-//! kernels do with them.
+//! First layers of every kind, which read inputs of any layout: alone, and fused with a norm and a function.
 
 use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::spec::{ConvSpec, Padding, PaddingMode};
@@ -20,8 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// Samples, channels and extents of inputs, for as many dimensions as layers have.
 const INPUTS: [&[usize]; 3] = [&[2, 8, 13], &[2, 8, 7, 9], &[2, 8, 3, 6, 5]];
 
-/// What a convolution does at its edges, and whether in groups. Even filters that keep extents have more on
-/// one side than on the other.
+/// Padding of a convolution, and its groups. With `Same`, an even filter has more padding on one side.
 fn edges<const D: usize>() -> [(ConvSpec<D>, [usize; D]); 5] {
     let plain = ConvSpec::default();
     let with = |padding, padding_mode, groups| {
@@ -51,7 +49,7 @@ where
     })
 }
 
-/// First layers, each with the input that it takes.
+/// First layers, each with its input shape.
 fn layers() -> Vec<(Layer, &'static [usize])> {
     let [line, image, volume] = INPUTS;
     let convolutions = convolutions::<1>()

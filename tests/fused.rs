@@ -1,5 +1,5 @@
-//! Fusions without a convolution, as partitions ask for them: against the composition of their operators on
-//! the same device, and against the reference where values are special.
+//! Fusions without a convolution, requested by partitions: compared with the single operators on the same
+//! device, and with the reference for special values.
 
 use convfuse::graph::{Chain, Layer, Partition};
 use convfuse::spec::{ReductionOp, ReductionSpec};
@@ -61,8 +61,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Fusions without a convolution, each with chains of one region: norms with weight and bias, then without;
-/// every operation over the channels.
+/// Fusions without a convolution, each with chains of one region: norms with and without weight and bias,
+/// and every reduction over the channels.
 fn fusions() -> [(&'static str, Vec<Vec<Layer>>); 7] {
     let scale = || Layer::from(Layer::scale("scale"));
     let clamp = || Layer::clamp(-0.4, 0.7);
@@ -74,7 +74,7 @@ fn fusions() -> [(&'static str, Vec<Vec<Layer>>); 7] {
         vec![norm, scale(), pool(), clamp()]
     });
     let reductions = |before: &[Layer]| {
-        // No fusion has a logarithm of sums.
+        // No fusion contains a logarithm of sums.
         let operations = ReductionOp::ALL.iter();
         let operations = operations.filter(|&&operation| operation != ReductionOp::LogSumExp);
         let reductions = operations.map(|&operation| ReductionSpec::new(operation, &[1]));
@@ -110,7 +110,7 @@ pub(crate) fn group_norm(groups: usize, affine: bool) -> Layer {
     Layer::from(Layer::group_norm("norm", groups).affine(affine))
 }
 
-/// A case whose values are of both signs; of a parameter of more than five channels, one is zero.
+/// A case with values of both signs. A parameter with more than five channels has one zero.
 pub(crate) fn case(layers: Vec<Layer>, input: &[usize]) -> Case {
     let chain = Chain::new(input[1], layers).expect("a chain");
     let mut case = Case::of_graph("fused", chain, input);
@@ -124,7 +124,7 @@ pub(crate) fn case(layers: Vec<Layer>, input: &[usize]) -> Case {
     case
 }
 
-/// What a fusion makes of a case: the row `folded` if it is that one, else the row `tensor`.
+/// Runs the fusion of a case: row `folded` if it is that one, else row `tensor`.
 pub(crate) fn fused(
     stream: &Stream,
     case: &Case,
@@ -142,7 +142,7 @@ pub(crate) fn fused(
     chains::model(stream, case, dtype)?.forward_with(&x, &Options::default().partition(partition))
 }
 
-/// What the operators make of it, one after the other.
+/// Runs the operators of a case one after the other.
 pub(crate) fn composed(stream: &Stream, case: &Case, dtype: DType) -> convfuse::Result<Tensor> {
     let vector = |&slot: &usize| {
         let values: Array1<f32> = case.parameters[slot].iter().copied().collect();
@@ -157,7 +157,7 @@ pub(crate) fn composed(stream: &Stream, case: &Case, dtype: DType) -> convfuse::
     Ok(x)
 }
 
-/// Both are what the oracle expects.
+/// Both results match the oracle.
 fn equals_its_operators(stream: &Stream, case: &Case, row: &str, dtype: DType) -> Outcome {
     let case = convfuse_cli::rounded(case, dtype);
     let known = DTYPES.iter().find(|(known, _)| *known == dtype);
@@ -172,7 +172,7 @@ fn equals_its_operators(stream: &Stream, case: &Case, row: &str, dtype: DType) -
     Ok(())
 }
 
-/// The precision of what a row of the table gives.
+/// The precision of a row's results.
 fn of_row(row: &str, precision: &Precision) -> Precision {
     match row {
         "folded" => precision.folding_scale(),
@@ -180,7 +180,7 @@ fn of_row(row: &str, precision: &Precision) -> Precision {
     }
 }
 
-/// Enough rows, and long enough ones, for the kernel that computes the statistics itself.
+/// Enough rows of sufficient length for the kernel that computes the statistics itself.
 fn resident_norm_scale(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let layers = vec![group_norm(4, true), Layer::from(Layer::scale("scale"))];
@@ -188,7 +188,7 @@ fn resident_norm_scale(backend: Backend) -> Outcome {
     stream.take_counts();
     equals_its_operators(&stream, &case, "norm-scale", DType::F32)?;
     let launches = stream.take_counts().launches;
-    // The composition's three, and either one or two.
+    // Three launches of the composition, and one or two of the fusion.
     assert!(
         backend == Backend::Cpu || launches == 4 || launches == 5,
         "{launches}"

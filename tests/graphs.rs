@@ -12,7 +12,7 @@ use crate::backend::{Backend, Outcome};
 use crate::chains::{preset_79, preset_85};
 use crate::suite::says;
 
-/// Shapes that the one-launch kernels take.
+/// Shapes of the single-launch kernels.
 const IMAGES: [usize; 4] = [3, 8, 128, 128];
 const VOLUMES: [usize; 5] = [3, 3, 16, 32, 32];
 
@@ -40,7 +40,7 @@ fn model_79(stream: &Stream) -> convfuse::Result<Model> {
     Model::init(stream, &preset_79().chain, 1)
 }
 
-/// Both models, each with a shape that a one-launch kernel takes.
+/// Both models, each with a shape of a single-launch kernel.
 fn models(stream: &Stream) -> convfuse::Result<[(Model, &'static [usize]); 2]> {
     Ok([(model_85(stream)?, &IMAGES), (model_79(stream)?, &VOLUMES)])
 }
@@ -49,7 +49,7 @@ fn input(seed: u64, shape: &[usize]) -> ArrayD<f32> {
     data::fill(seed, IxDyn(shape))
 }
 
-/// What a model computes without plan and graph.
+/// The result of a model without plan and graph.
 fn plain(model: &Model, options: &Options, x: &ArrayD<f32>) -> convfuse::Result<ArrayD<f32>> {
     let x = Tensor::from_array(model.stream(), x)?;
     model.forward_with(&x, options)?.to_array::<f32>()
@@ -66,7 +66,7 @@ fn no_graphs(backend: Backend) -> Outcome {
     says(plan.capture(x), &wanted)
 }
 
-/// Every strategy of both models, on another stream than the parameters'.
+/// Every strategy of both models, on a stream other than that of the parameters.
 fn replays(backend: Backend) -> Outcome {
     let device = backend.device()?;
     let (home, stream) = (device.stream()?, device.stream()?);
@@ -76,7 +76,7 @@ fn replays(backend: Backend) -> Outcome {
             let plan = model.plan(&stream, shape, &options)?;
             let x = Tensor::from_array(&stream, &input(0, shape))?;
             let mut captured = plan.capture(x)?;
-            // Captured is not run.
+            // Capturing does not run the launches.
             let untouched = captured.output().to_array::<f32>()?;
             assert!(untouched.iter().all(|&value| value == 0.0), "{strategy}");
             for seed in [1, 2, 1, 3] {
@@ -85,7 +85,7 @@ fn replays(backend: Backend) -> Outcome {
                 captured.replay()?;
                 let wanted = plain(&model, &options, &x)?;
                 assert_eq!(captured.output().to_array::<f32>()?, wanted, "{strategy}");
-                // Again, on the same input.
+                // A second replay on the same input.
                 captured.replay()?;
                 assert_eq!(captured.output().to_array::<f32>()?, wanted, "{strategy}");
             }
@@ -94,7 +94,7 @@ fn replays(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Graphs of both models on streams of their own, all queued before any is waited for.
+/// Graphs of both models on separate streams, all queued before waiting for any.
 fn several_streams(backend: Backend) -> Outcome {
     fn rounds(device: &Device, model: &Model, shape: &[usize]) -> Outcome {
         let options = Options::default();
@@ -133,7 +133,7 @@ fn several_streams(backend: Backend) -> Outcome {
     })
 }
 
-/// A capture by the driver's own calls, as another library would make it.
+/// A capture by direct driver calls, as by another library.
 fn callers_capture(backend: Backend) -> Outcome {
     let device = backend.device()?;
     let (home, stream) = (device.stream()?, device.stream()?);

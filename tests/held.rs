@@ -1,6 +1,6 @@
-//! Streams of a GPU that a test holds up, so that an order that is missing shows every time.
+//! Streams of a GPU that a test blocks, which reveals missing ordering every time.
 //!
-//! A test whose time ran out, as `gate` says, tells nothing, and is done again.
+//! A test whose gate timed out (see `gate`) is inconclusive and is repeated.
 
 #[path = "held/gate.rs"]
 mod gate;
@@ -19,7 +19,7 @@ use crate::backend::{Backend, Outcome};
 use crate::chains::preset_79;
 use gate::{Current, Gate, LONG_ENOUGH, check};
 
-/// Elements of a tensor that is copied in no time.
+/// Elements of a tensor that is copied quickly.
 const LEN: usize = 1 << 16;
 const ATTEMPTS: usize = 5;
 
@@ -53,7 +53,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn attempts(backend: Backend, test: Test) -> Outcome {
     for _ in 0..ATTEMPTS {
         let held = Held::new(backend)?;
-        // What a kernel needs is loaded before anything is held up: loading may wait for the device.
+        // Load the kernel before blocking any stream: loading may wait for the device.
         let stream = held.device.stream()?;
         same(&copied(&held.filled(&stream, 1.0)?)?, 1.0)?;
         let outcome = test(&held);
@@ -86,18 +86,18 @@ impl Held {
             .map_err(|_| "as many as asked for".into())
     }
 
-    /// A tensor of one value, which is there when this returns.
+    /// A tensor of equal values, which is complete on return.
     fn filled(&self, stream: &Stream, value: f32) -> Result<Tensor, Failed> {
         Ok(Tensor::from_array(stream, &Array1::from_elem(LEN, value))?)
     }
 
-    /// The same as a copy that is queued.
+    /// The same by a queued copy.
     fn queued(&self, stream: &Stream, values: &PinnedArray<f32>) -> Result<Tensor, Failed> {
         Ok(Tensor::from_pinned(stream, values)?)
     }
 }
 
-/// What one kernel makes of a tensor: the same values.
+/// A copy of a tensor by a kernel.
 fn copied(x: &Tensor) -> convfuse::Result<Tensor> {
     ops::clamp(x, &ClampSpec::new(-10.0, 10.0))
 }
@@ -110,7 +110,7 @@ fn same(y: &Tensor, value: f32) -> Outcome {
     }
 }
 
-/// The stream that writes a tensor is held up; another one that reads it must be, too.
+/// The stream that writes a tensor is blocked, so another stream that reads the tensor must wait.
 fn held_writer(held: &Held) -> Outcome {
     let [home, reader] = held.streams()?;
     let mut ones = PinnedArray::<f32>::zeros(&held.device, &[LEN])?;
@@ -123,8 +123,7 @@ fn held_writer(held: &Held) -> Outcome {
     same(&y, 1.0)
 }
 
-/// A tensor is dropped while the stream that is to read it is held up; what its own stream does with the
-/// memory is not done before.
+/// A tensor is dropped while its reading stream is blocked. Its own stream must not reuse the memory before.
 fn held_reader(held: &Held) -> Outcome {
     let [home, reader] = held.streams()?;
     let x = held.filled(&home, 1.0)?;
@@ -139,7 +138,8 @@ fn held_reader(held: &Held) -> Outcome {
     same(&overwritten, 0.0)
 }
 
-/// Every step of a chain runs on another stream than the one before; the first is held up, so all are.
+/// Each operator of a chain runs on another stream than the previous one. The first stream is blocked, so
+/// all must wait.
 fn crossing(held: &Held) -> Outcome {
     let streams: [Stream; 3] = held.streams()?;
     let values = data::signed(1, (16, 4096));
@@ -163,8 +163,8 @@ fn crossing(held: &Held) -> Outcome {
     }
 }
 
-/// Threads let one stream, which is held up, read one tensor at a time. All reads are waited for, whichever
-/// is noted last.
+/// Several threads read one tensor on the same blocked stream. Its memory must wait for all reads,
+/// regardless of the order of their events.
 fn reading_threads(held: &Held) -> Outcome {
     let [home, reader] = held.streams()?;
     let x = held.filled(&home, 1.0)?;
@@ -194,7 +194,7 @@ fn volumes(seed: u64) -> ArrayD<f32> {
     data::fill(seed, IxDyn(&VOLUMES))
 }
 
-/// A replay is held up; what is written to the graph's input after it is not what it reads.
+/// A replay is blocked. A later write to the graph's input must not affect it.
 fn held_replay(held: &Held) -> Outcome {
     let [stream] = held.streams()?;
     let model = Model::init(&stream, &preset_79().chain, 1)?;
@@ -206,7 +206,7 @@ fn held_replay(held: &Held) -> Outcome {
     held.gate.hold(&stream)?;
     captured.replay()?;
     thread::scope(|scope| {
-        // It waits for the copy, and so for the gate.
+        // The write waits for the replay's copy, and thus for the gate.
         let writer = scope.spawn(|| captured.write(&volumes(2)));
         thread::sleep(LONG_ENOUGH);
         held.gate.open();
@@ -223,8 +223,8 @@ fn held_replay(held: &Held) -> Outcome {
     Ok(())
 }
 
-/// Plans are captured for a stream on which other threads launch meanwhile. That work is not part of the
-/// graphs, and it completes.
+/// Plans are captured for a stream while other threads launch work on it. That work must complete, and must
+/// not be part of the graphs.
 fn capture_among_others(held: &Held) -> Outcome {
     let [stream] = held.streams()?;
     let model = Model::init(&stream, &preset_79().chain, 1)?;
@@ -264,7 +264,7 @@ fn capture_among_others(held: &Held) -> Outcome {
     })
 }
 
-/// A tensor is dropped while its stream is in a caller's capture, which must not notice.
+/// A tensor is dropped while its stream is in a caller's capture, which must not be affected.
 fn dropped_during_capture(held: &Held) -> Outcome {
     let [home, reader] = held.streams()?;
     let x = held.filled(&home, 1.0)?;
@@ -286,7 +286,7 @@ fn dropped_during_capture(held: &Held) -> Outcome {
         )?;
         check("cuGraphDestroy", sys::cuGraphDestroy(graph))?;
     }
-    // The next allocation gives back what was kept, and may get it.
+    // The next allocation frees the kept memory, and may reuse it.
     let overwritten = Tensor::zeros(&home, &[LEN], DType::F32)?;
     same(&y, 1.0)?;
     same(&overwritten, 0.0)

@@ -1,4 +1,4 @@
-//! Channels-last images of three colours, whose channels are padded in front of tensor cores.
+//! Channels-last images with three channels, which are padded for tensor cores.
 
 use convfuse::graph::{Chain, Layer};
 use convfuse::model::Precision;
@@ -17,8 +17,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     )
 }
 
-/// Images of three colours, of several sizes by one model, whose filters are prepared once: channels are
-/// padded in front of the first convolution, and nothing is reformatted.
+/// Three-channel images of several sizes through one model, which prepares its filters once. The channels
+/// are padded before the first convolution, and nothing is reformatted.
 fn pads_images(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let conv = |name: &str, filters, kernel: usize, stride: usize| {

@@ -14,10 +14,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     for backend in Backend::KERNELS {
         let name = "matches_reference_in_one_launch_on_small_images";
         trials.push(backend.trial(GROUP, name, |backend| {
-            // The smallest; more rows than the pipeline holds, and some that pooling drops.
+            // The smallest shape, and one with more rows than the pipeline holds, some of which the pooling
+            // drops.
             one_launch(backend, &[[2, 8, 10, 128], [1, 8, 37, 128]])
         }));
-        // In a development build the reference takes longer than the kernel.
+        // In a development build, the reference takes longer than the kernel.
         if !cfg!(debug_assertions) {
             let name = "matches_reference_in_one_launch_on_a_whole_sample";
             trials.push(backend.trial(GROUP, name, |backend| {
@@ -30,7 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 const GROUP: &str = "kernelbench_85";
 
-/// Images of these shapes, with the fused kernel of every element type and precision.
+/// Images of these shapes, with the single-launch kernel for every element type and precision.
 fn one_launch(backend: Backend, shapes: &[[usize; 4]]) -> Outcome {
     let stream = backend.stream()?;
     let chain = KernelBench85::default().chain()?;
@@ -50,7 +51,7 @@ fn one_launch(backend: Backend, shapes: &[[usize; 4]]) -> Outcome {
                 stream.take_counts();
                 let got = mode.run(&case, &stream)?;
                 let launches = stream.take_counts().launches;
-                // One prepares the parameters. A GPU that is no Hopper has no such kernel.
+                // One launch prepares the parameters. GPUs before Hopper have no such kernel.
                 if backend == Backend::Emulator && launches != 2 {
                     complaints.push(format!("{shape:?} {mode}: {launches} launches"));
                 }

@@ -1,5 +1,5 @@
-//! Models of graphs whose values several layers take: residual blocks, whose shortcut is the block's input,
-//! what another convolution makes of it, or an earlier value.
+//! Models of graphs whose values have several users: residual blocks whose shortcut is the block's input,
+//! another convolution of it, or an earlier value.
 
 use convfuse::graph::{BroadcastParameter, Chain, Graph, Layer, Partition};
 use convfuse::model::Precision;
@@ -52,7 +52,7 @@ fn depthwise() -> Layer {
     Layer::conv2d("conv", 16, 3).padding(1).groups(16).into()
 }
 
-/// `relu(norm(conv(relu(norm(conv(x))))) + x)`, as ResNets have it.
+/// `relu(norm(conv(relu(norm(conv(x))))) + x)`, as in ResNets.
 fn basic() -> Graph {
     let graph = Graph::builder("x", 16)
         .layer("first", "x", conv("conv1", 16, 3, 1))
@@ -65,7 +65,7 @@ fn basic() -> Graph {
     graph.build("y").expect("a graph")
 }
 
-/// The same with a stride, so that a convolution makes the shortcut, and with the shortcut first.
+/// The same with a stride: the shortcut is a convolution, and is the first operand.
 fn downsampling() -> Graph {
     let graph = Graph::builder("x", 8)
         .layer("first", "x", conv("conv1", 16, 3, 2))
@@ -79,7 +79,7 @@ fn downsampling() -> Graph {
     graph.build("y").expect("a graph")
 }
 
-/// `((y + b) + y) * y + y` of what a transposed convolution gives, whose rows are whole vectors.
+/// `((y + b) + y) * y + y` of a transposed convolution's output, whose rows are multiples of a vector.
 fn polynomial() -> Graph {
     let up = Layer::conv_transpose2d("up", 8, 3).stride(2).padding(1);
     let graph = Graph::builder("x", 8)
@@ -91,7 +91,7 @@ fn polynomial() -> Graph {
     graph.build("y").expect("a graph")
 }
 
-/// Another sum, times a function of it, with a convolution and with a transposed one.
+/// A sum multiplied by a function of it, after a convolution or a transposed one.
 fn gated(conv: impl Into<Layer>) -> Graph {
     let graph = Graph::builder("x", 16)
         .input("r")
@@ -102,7 +102,7 @@ fn gated(conv: impl Into<Layer>) -> Graph {
     graph.build("y").expect("a graph")
 }
 
-/// Values that are kept behind a norm and behind a reduction, quotients, and products with what others give.
+/// Values kept after a norm and after a reduction, quotients, and products with other layers' outputs.
 fn kept() -> Graph {
     let graph = Graph::builder("x", 8)
         .layer("a", "x", conv("a", 8, 3, 1))
@@ -118,7 +118,7 @@ fn kept() -> Graph {
     graph.build("y").expect("a graph")
 }
 
-/// Values that three layers take, a value that is added to itself, and a further input.
+/// Values with three users, a value added to itself, and a further input.
 fn dense() -> Graph {
     let graph = Graph::builder("x", 8)
         .input("r")
@@ -134,7 +134,7 @@ fn dense() -> Graph {
     graph.build("y").expect("a graph")
 }
 
-/// A classifier as ResNets are: a stem, a block, and a head.
+/// A classifier as in ResNets: a stem, a block, and a head.
 fn classifier() -> Graph {
     let graph = Graph::builder("x", 3)
         .layer("stem", "x", conv("conv1", 16, 7, 2))
@@ -160,7 +160,7 @@ fn classifier() -> Graph {
     graph.build("y").expect("a graph")
 }
 
-/// Matrices of all positions: behind a convolution, of a value that others take as well, and of the input.
+/// Flattened values: of a convolution, of a value with other users, and of the input.
 fn flattened() -> Graph {
     let features = 8 * 5 * 6;
     let graph = Graph::builder("x", 8)
@@ -210,7 +210,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What takes an input without a batch.
+/// A graph that accepts an input without a batch.
 fn dense_without_norms() -> Graph {
     let graph = Graph::builder("x", 8)
         .input("r")
@@ -223,7 +223,7 @@ fn dense_without_norms() -> Graph {
     graph.build("y").expect("a graph")
 }
 
-/// A case's model, its input, and the further ones.
+/// The model of a case, its first input and its further inputs.
 fn loaded(case: &Case, stream: &Stream) -> convfuse::Result<(Model, Tensor, Vec<Tensor>)> {
     let model = chains::model(stream, case, DType::F32)?;
     let further = case.inputs.iter().map(|x| Tensor::from_array(stream, x));
@@ -235,7 +235,7 @@ fn named<'a>(model: &Model, x: &'a Tensor, further: &'a [Tensor]) -> Inputs<&'a 
     convfuse_cli::named(model.graph(), x, further)
 }
 
-/// Each path as a chain of its own, the shortcut being a further input of the second.
+/// Each path as a separate chain. The shortcut is a further input of the second chain.
 fn as_chains(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let case = &cases()[1];
@@ -263,7 +263,7 @@ fn as_chains(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Further inputs after the first, under their names.
+/// The first input and the further inputs by name.
 fn arrays<'a>(case: &Case, all: &'a [ArrayD<f32>]) -> Inputs<&'a ArrayD<f32>> {
     let further = case.graph.inputs().iter().zip(&all[1..]);
     further.fold(Inputs::new(&all[0]), |inputs, (name, value)| {
@@ -296,7 +296,7 @@ fn every_way(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// The input of `basic`, whose channels are neighbours in memory, and that which is dense.
+/// The input of `basic`, channels-last and dense.
 fn both_orders(stream: &Stream, x: &ArrayD<f32>, dtype: DType) -> Result<[Tensor; 2], Failed> {
     let turned = layouts::lying(stream, x, dtype, &layouts::WAYS[0])?;
     Ok([turned, Tensor::from_f32_array(stream, x, dtype)?])
@@ -319,7 +319,7 @@ fn lying(backend: Backend) -> Outcome {
             let given = |x| model.forward_with(x, &Options::default().output_layout(Layout::Nchw));
             let [turned, dense] = [given(&turned)?, given(&dense)?];
             let [turned, dense] = [bits(&turned.to_f32_array()?), bits(&dense.to_f32_array()?)];
-            // In 16 bits channels-last inputs have kernels that add in another order.
+            // In 16 bits, channels-last inputs have kernels with another order of sums.
             match dtype {
                 DType::F32 => assert!(turned == dense, "{}", case.name),
                 _ => are_close(&turned, &dense, (dtype, Precision::Fast)),
@@ -329,7 +329,7 @@ fn lying(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Two regions of `basic` read its input, which lies otherwise than they read it.
+/// Two regions of `basic` read its input, whose layout differs from the one that they need.
 fn copies(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let case = &cases()[0];
@@ -372,7 +372,7 @@ fn explained(backend: Backend) -> Outcome {
             .contains("\ny = group_norm add relu: ")
     );
     assert_eq!(explanation.normal_form, None);
-    // Layers that other layers come between are no region.
+    // Layers with other layers in between are not a region.
     let partition = Partition::parse(
         &case.graph,
         "conv2d group_norm silu conv2d conv2d | group_norm add | relu",
@@ -384,8 +384,8 @@ fn explained(backend: Backend) -> Outcome {
     )
 }
 
-/// A flatten is part of the region before it, which launches what it launches without. Where others take its
-/// input, it is a copy.
+/// A flatten belongs to the preceding region without additional launches. If the flattened value has other
+/// users, it is a copy.
 fn flattens(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let explain = |name: &str| -> convfuse::Result<_> {
@@ -417,7 +417,7 @@ fn flattens(backend: Backend) -> Outcome {
     };
     assert!(region("flat.b").layers.ends_with("relu flatten"));
     assert_eq!(region("flat.c").layers, "flatten");
-    // Of `c`, which `d` takes as well, and of the input.
+    // The flattens of `c`, which `d` also reads, and of the input.
     assert_eq!(copies(&flattened), 2);
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! Tensors that lie in memory in other ways than kernels read: channels last, backwards, with gaps, from odd
-//! addresses.
+//! Tensors whose layout differs from the kernels': channels-last, reversed, with gaps, at odd addresses.
 
 use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec, ReductionOp, ReductionSpec};
 use convfuse::{DType, Device, Model, Options, Stream, Tensor, data, lab, ops};
@@ -36,16 +35,16 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// One way to lie.
+/// A memory layout.
 pub(crate) struct Way {
     pub(crate) name: &'static str,
-    /// The axes from the slowest in memory to the fastest.
+    /// The axes from the outermost in memory to the innermost.
     pub(crate) order: fn(usize) -> Vec<usize>,
-    /// Elements that are left free after each index of the slowest axis.
+    /// Unused elements after each index of the outermost axis.
     pub(crate) gap: usize,
-    /// Elements of memory before the first.
+    /// Elements of memory before the first element.
     pub(crate) before: usize,
-    /// Whether the slowest axis runs backwards.
+    /// Whether the outermost axis is reversed.
     pub(crate) is_reversed: bool,
 }
 
@@ -97,7 +96,7 @@ pub(crate) const WAYS: [Way; 6] = [
     },
 ];
 
-/// `values` as `dtype`, in memory this way.
+/// Uploads `values` as `dtype` in this layout.
 pub(crate) fn lying(
     stream: &Stream,
     values: &ArrayD<f32>,
@@ -152,7 +151,7 @@ fn models(backend: Backend) -> Outcome {
                 plan.execute(&x, &mut y)?;
                 assert_eq!(bits_of(&y)?, wanted, "{} planned", what());
             }
-            // Slices, of which the second begins at an odd address in some types.
+            // Slices. For some types the second one begins at an odd address.
             let whole = Tensor::from_f32_array(&stream, &values, dtype)?;
             for sample in 0..2 {
                 let x = whole.slice(sample..sample + 1)?;
@@ -245,7 +244,7 @@ fn conversions(backend: Backend) -> Outcome {
             }
         }
     }
-    // What is in order already is not copied.
+    // A tensor that already has the required layout is not copied.
     let x = Tensor::from_array(&stream, &values)?;
     stream.take_counts();
     x.contiguous()?.to_dtype(DType::F32)?.reshape(&[15, 66])?;
@@ -391,7 +390,7 @@ fn across(backend: Backend) -> Outcome {
     let values = data::signed(1, &[1 << 20][..]);
     let x = Tensor::from_array(&here, &values)?;
     for _ in 0..20 {
-        // What is dropped while it is copied stays until the copy is done.
+        // A tensor that is dropped during its copy stays until the copy is done.
         let y = ops::clamp(&x, &ClampSpec::new(-2.0, 2.0))?.to(&far)?;
         assert_eq!(
             ops::clamp(&y, &ClampSpec::new(-2.0, 2.0))?

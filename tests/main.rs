@@ -1,14 +1,14 @@
 //! The integration tests, as one program.
 //!
-//! Tests of operators and models are written once and appear once per backend, as
-//! `conv2d::emulator::matches_reference_on_ragged_shapes`. The program needs no Rust on the machine it runs
-//! on; tests for a GPU report themselves as ignored where none answers, with the reason, unless
-//! `CONVFUSE_REQUIRE_GPU` is set: then they fail. Golden files are looked for in the folder
-//! `CONVFUSE_GOLDEN`, else where they were at compile time. `CONVFUSE_REPEATS` says how often the tests of
-//! repeatability run an operation: 100 times on a GPU, 3 elsewhere. What they cover is told in `repeats` (the
-//! benchmark problems at full size, on a GPU) and at `suite::repeats` (all operators).
+//! Tests of operators and models are written once and exist once per backend, such as
+//! `conv2d::emulator::matches_reference_on_ragged_shapes`. The program runs on machines without Rust.
+//! Without a GPU, its tests are reported as ignored with the reason; with `CONVFUSE_REQUIRE_GPU` they fail.
+//! The folder of golden files is `CONVFUSE_GOLDEN`, or their path at compile time. `CONVFUSE_REPEATS` is the
+//! number of runs in tests of repeatability: by default 100 on a GPU and 3 on other backends. `repeats`
+//! describes their coverage for the benchmark problems at full size, on a GPU; `suite::repeats` describes it
+//! for all operators.
 //!
-//! Arguments are those of any Rust test program (`--list`, `--skip`, a part of a name).
+//! The arguments are those of any Rust test program (`--list`, `--skip`, a part of a name).
 
 mod backend;
 mod chains;
@@ -61,8 +61,8 @@ use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     let arguments = Arguments::from_args();
-    // What takes longest, while there is other work left for the other cores; what everything is tested for
-    // that the oracle knows; then what some need beyond it.
+    // The longest tests first, while the other cores still have work; then the standard tests of everything
+    // in the oracle; then additional ones.
     let longest = [add::trials(), batches::trials()];
     let standard = oracle::all().flat_map(suite::of);
     let own = [

@@ -1,4 +1,4 @@
-//! What models of all chains share: strategies, element types, refusals.
+//! Tests of the models of all chains: strategies, element types, refusals.
 
 use convfuse::graph::presets::KernelBench85;
 use convfuse::model::Strategy;
@@ -42,7 +42,7 @@ fn strategy_names() -> Outcome {
         for strategy in &strategies {
             let parsed = Strategy::parse(&preset.chain, strategy.name)?;
             assert_eq!(parsed.as_slice(), std::slice::from_ref(strategy));
-            // Written down, the partition is the same one.
+            // The text of a partition gives the same partition.
             let summary = strategy.summary(&preset.chain);
             let [parsed] = &Strategy::parse(&preset.chain, &summary)?[..] else {
                 return Err(format!("{strategy}: a partition is one strategy").into());
@@ -56,7 +56,7 @@ fn strategy_names() -> Outcome {
         let last = names.len() - 1;
         assert_eq!(names[0], "unfused-direct");
         assert_eq!(names[last], Strategy::FUSED);
-        // A named partition that does not fit its chain would be none, and fused.
+        // A named partition that does not match its chain would be `None`, as for the fused strategy.
         let none = |strategy: &Strategy| strategy.partition.is_none();
         assert!(!strategies[..last].iter().any(none));
         let number_of_partial = match preset.number {
@@ -109,7 +109,7 @@ fn inputs(backend: Backend) -> Outcome {
     )
 }
 
-/// What is done to the values of parameters.
+/// A change of parameter values.
 type Edit = fn(&mut Vec<(String, ArrayD<f32>)>);
 
 fn parameters(backend: Backend) -> Outcome {
@@ -133,7 +133,7 @@ fn parameters(backend: Backend) -> Outcome {
         "missing: conv.bias of shape [64]; \
          given: conv.weight, group_norm.bias, group_norm.weight, scale",
     )?;
-    // Complete, but another chain's.
+    // Complete parameters of another chain.
     let bare = KernelBench85 {
         bias: false,
         ..KernelBench85::default()
@@ -167,8 +167,8 @@ fn fusing_pays(backend: Backend) -> Outcome {
             let counts = count(strategy)?;
             let mut most = unfused.peak_bytes;
             if strategy.name == Strategy::FUSED {
-                // Where it is not one launch, it has some that prepare what makes the others faster, and a
-                // copy of the input in NHWC, whose channels are padded to a whole K-vector.
+                // Strategies of several launches also prepare inputs of faster kernels, and copy the input
+                // to NHWC with channels padded to a whole K-vector.
                 assert!(counts.launches < unfused.launches, "{strategy}: {counts:?}");
                 most += 8 * x.bytes();
             } else {

@@ -1,4 +1,4 @@
-//! Networks with skips that are concatenated, with upsampling and with several outputs, and those of
+//! Networks with concatenated skips, upsampling and several outputs, and the networks of
 //! `examples/networks`.
 
 use convfuse::graph::{GateLayer, Graph, GraphBuilder, Layer};
@@ -30,8 +30,8 @@ fn conv(name: &str, channels: usize) -> Layer {
     Layer::conv2d(name, channels, 3).padding(1).into()
 }
 
-/// A U-Net of so many channels: skips joined to what is upsampled, nearest and bilinear, padding of its own,
-/// shuffled channels of blocks of pixels, and masks of two depths.
+/// A U-Net with `width` channels: skips concatenated to upsampled values (nearest and bilinear), separate
+/// padding, pixel shuffles, and masks at two depths.
 fn unet(width: usize) -> Graph {
     let around = Layer::pad([1, 1, 0, 2]).padding_mode(PaddingMode::Replicate);
     let nearest = Layer::upsample(UpsampleSpec::scale_factor(2.0));
@@ -72,8 +72,8 @@ fn unet(width: usize) -> Graph {
     graph.build("mask").expect("a graph")
 }
 
-/// Two blocks of a ConvNeXt of so many channels, with a smaller image between them: norms and linear maps of
-/// the channels of each position.
+/// Two ConvNeXt blocks with `width` channels and a downsampling between them: norms and linear maps over the
+/// channels of each position.
 fn conv_next(width: usize) -> Graph {
     let depthwise = |name: &str, channels| {
         let conv = Layer::conv2d(name, channels, 7).padding(3);
@@ -115,7 +115,7 @@ fn conv_next(width: usize) -> Graph {
         .expect("a graph")
 }
 
-/// Images of features, and weights of channels that a convolution along them gives.
+/// Feature images, and channel weights from a convolution along the channels.
 fn decoder(width: usize) -> Graph {
     Graph::builder("x", 6)
         .layer("seed", "x", Layer::linear("seed", 6, width * 6))
@@ -148,7 +148,7 @@ fn case() -> Case {
     Case::of_graph("networks/unet", unet(8), &INPUT).shifted(-0.5)
 }
 
-/// A file of `examples/networks`.
+/// A case of a file in `examples/networks`.
 macro_rules! file {
     ($name:literal, $input:expr) => {{
         let text = include_str!(concat!("../examples/networks/", $name, ".json"));
@@ -168,7 +168,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// All outputs are what the reference gives, also of a plan, whose intermediate values share memory.
+/// All outputs match the reference. In a plan, intermediate values share memory.
 fn outputs(backend: Backend) -> Outcome {
     outputs_of(backend, &case())?;
     outputs_of(backend, &file!("pyramid", [1, 3, 16, 16]))
@@ -199,13 +199,13 @@ fn outputs_of(backend: Backend, case: &Case) -> Outcome {
     let refused = plan.execute(&x, &mut planned[0]).unwrap_err();
     let words = format!("plan: there are 1 outputs, must be {}", all.len());
     assert_eq!(refused.to_string(), words);
-    // Arrays are those of the first output.
+    // `forward_array` returns the first output.
     let y = model.forward_array(&case.x)?;
     assert!(bits(&y) == bits(&all[0].to_array::<f32>()?));
     Ok(())
 }
 
-/// The input as a dense tensor, and with its channels last.
+/// The input as a dense and as a channels-last tensor.
 fn both(stream: &Stream, case: &Case, dtype: DType) -> Result<[Tensor; 2], Failed> {
     Ok([
         Tensor::from_f32_array(stream, &case.x, dtype)?,
@@ -234,8 +234,8 @@ fn lying(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// On a GPU, values that are joined, upsampled, padded, gated and shuffled stay channels last, as
-/// convolutions give them.
+/// On a GPU, convolutions give channels-last values, which stay so through concatenation, upsampling,
+/// padding, gates and shuffles.
 fn channels_last(_: Backend) -> Outcome {
     let properties = DeviceProperties::named("h200").expect("it has a name");
     let (input, axes) = ([2, 64, 128, 128], layouts::channels_last(4));

@@ -1,4 +1,4 @@
-//! Inputs without a batch: the bits of a batch of one sample, without its axis.
+//! Inputs without a batch give the same bits as a batch of one sample, without the batch axis.
 
 use convfuse::graph::{Chain, Layer};
 use convfuse::spec::{
@@ -23,7 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     )
 }
 
-/// Values of this shape, and the same as a batch of one sample.
+/// Values of this shape, and the same values as a batch of one sample.
 fn sample(shape: &[usize]) -> [ArrayD<f32>; 2] {
     let x: ArrayD<f32> = data::signed(5, IxDyn(shape));
     let batch = x.clone().insert_axis(Axis(0));
@@ -64,7 +64,7 @@ fn operators(backend: Backend) -> Outcome {
     })
 }
 
-/// A head without anything that takes the first axis for the batch.
+/// A head without layers that require a batch axis.
 fn chain() -> convfuse::Result<Chain> {
     let conv = Layer::conv2d("conv", 5, [3, 2]);
     let (norm, scale) = (Layer::instance_norm("norm"), Layer::scale("scale"));
@@ -83,7 +83,7 @@ fn models(backend: Backend) -> Outcome {
     let y = model.forward(&tensor)?;
     assert_eq!(y.shape(), wanted.shape());
     assert_eq!(y.to_array::<f32>()?, wanted);
-    // As it lies in memory where channels come last.
+    // The same values in channels-last memory order.
     let permuted = x.view().permuted_axes(IxDyn(&[1, 2, 0]));
     let last = permuted.as_standard_layout().into_owned();
     let last = last.permuted_axes(IxDyn(&[2, 0, 1]));
@@ -129,10 +129,10 @@ fn refusals(backend: Backend) -> Outcome {
         let model = Model::init(&stream, &Chain::new(3, (conv(), layer))?, 3)?;
         says(model.forward(&x), words)?;
     }
-    // Nothing says what the input's dimensions are, so the first one is the batch.
+    // The layers do not determine the input's rank, so the first axis is the batch.
     let norm = Model::init(&stream, &Chain::new(9, [Layer::instance_norm("norm")])?, 3)?;
     assert_eq!(norm.forward(&x)?.shape(), [3, 9, 11]);
-    // Pinned arrays are batches.
+    // Pinned arrays always have a batch.
     let model = Model::init(&stream, &chain()?, 3)?;
     let shape = model.output_shape(&[3, 9, 11])?;
     let pinned = |shape: &[usize]| PinnedArray::<f32>::zeros(stream.device(), shape);

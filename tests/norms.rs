@@ -1,4 +1,4 @@
-//! Norms: what no chain has, and what one norm has in common with another.
+//! Norms: cases that no chain covers, and relations between norms.
 
 use convfuse::graph::{Chain, Layer};
 use convfuse::spec::{BatchNormSpec, GroupNormSpec, InstanceNormSpec, LayerNormSpec};
@@ -11,7 +11,7 @@ use crate::backend::{Backend, Outcome, Test};
 use crate::chains;
 use crate::suite::{DTYPES, bits, match_reference};
 
-/// A norm on an input, its statistics, its weight and its bias.
+/// A function of a norm: input, statistics, weight and bias.
 type Norm = fn(&Tensor, &[Tensor], Option<&Tensor>, Option<&Tensor>) -> convfuse::Result<Tensor>;
 
 const SHAPE: [usize; 4] = [3, 7, 5, 3];
@@ -85,14 +85,14 @@ pub(crate) fn trials() -> Vec<Trial> {
     half.chain(own.into_iter().flat_map(of)).collect()
 }
 
-/// A norm with only one of weight and bias, which no chain has, against the case of a norm with both.
+/// A norm with only a weight or only a bias, which no chain has, compared with a norm with both.
 fn half_affine(backend: Backend, operator: &str, layer: Layer, norm: Norm) -> Outcome {
     let stream = backend.stream()?;
     let case = Case::of_layer(&format!("{operator}/half_affine"), layer, &SHAPE)?;
     let first = case.parameters.len() - 2;
     for (dtype, precision) in DTYPES {
         let upload = |values: &ArrayD<f32>| Tensor::from_f32_array(&stream, values, dtype);
-        // What an absent one counts for.
+        // The value that corresponds to an absent parameter.
         for (absent, value) in [(0, 1.0), (1, 0.0)] {
             let mut case = convfuse_cli::rounded(&case, dtype);
             case.parameters[first + absent].fill(value);
@@ -107,7 +107,7 @@ fn half_affine(backend: Backend, operator: &str, layer: Layer, norm: Norm) -> Ou
     Ok(())
 }
 
-/// How rows are split must not depend on how many there are.
+/// The split of rows must not depend on their number.
 fn batches(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let spec = GroupNormSpec::new(2);
@@ -142,7 +142,7 @@ fn as_group(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// A model folds a batch norm's parameters once, an operator in every run.
+/// A model folds the parameters of a batch norm once, an operator in every run.
 fn model(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let chain = Chain::new(5, (Layer::batch_norm("norm"), Layer::relu()))?;
@@ -169,7 +169,7 @@ fn stem(backend: Backend) -> Outcome {
     let full = chain.problem(&[64, 3, 224, 224])?;
     assert_eq!(full.output_shape(), [64, 64, 56, 56]);
     let case = Case::of_graph("batch_norm/stem", chain, &[2, 3, 23, 26]);
-    // Of a file of PyTorch's, which counts the batches that its statistics are of.
+    // PyTorch's file also contains the number of batches in the running statistics.
     let counted = ("bn1.num_batches_tracked".to_owned(), ArrayD::zeros(vec![]));
     let named = case.graph.parameters().iter();
     let named = named.map(|parameter| parameter.name.clone());

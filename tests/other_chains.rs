@@ -1,4 +1,4 @@
-//! Chains that have no name, and that no kernel was made for.
+//! Chains other than the presets, without specialized kernels.
 
 use convfuse::graph::{BroadcastParameter, Chain, Layer, Partition};
 use convfuse::model::{Precision, Strategy};
@@ -35,14 +35,14 @@ fn pool(window: usize) -> Layer {
     Layer::max_pool2d([window, window]).into()
 }
 
-/// As 85 has it.
+/// The layers of problem 85.
 fn head() -> Vec<Layer> {
     let norm = Layer::group_norm("group_norm", 4);
     let (scale, clamp) = (Layer::scale("scale"), Layer::clamp(-0.7, 0.6));
     vec![conv("conv", 24), norm.into(), scale.into(), pool(2), clamp]
 }
 
-/// 85 with an instance norm.
+/// Problem 85 with an instance norm.
 fn with_instance_norm(affine: bool) -> Vec<Layer> {
     let mut layers = head();
     layers[1] = Layer::from(
@@ -53,7 +53,7 @@ fn with_instance_norm(affine: bool) -> Vec<Layer> {
     layers
 }
 
-/// 79 of images: nothing in it asks for volumes.
+/// Problem 79 on images, which none of its layers exclude.
 fn flat_79() -> Vec<Layer> {
     let (scale, norm) = (Layer::scale("scale"), Layer::instance_norm("norm"));
     let clamp = Layer::clamp(-0.5, 0.8);
@@ -77,14 +77,14 @@ fn layer_norm(normalized_shape: &[usize], elementwise_affine: bool) -> Layer {
     )
 }
 
-/// 85 with a layer norm.
+/// Problem 85 with a layer norm.
 fn with_layer_norm(affine: bool) -> Vec<Layer> {
     let mut layers = head();
     layers[1] = layer_norm(&[24, 12, 15], affine);
     layers
 }
 
-/// A head whose convolution keeps extents with an even filter, which takes a separate padding launch.
+/// A head whose convolution has `Same` padding and an even filter, which requires a separate padding launch.
 fn padded(padding_mode: PaddingMode) -> Vec<Layer> {
     let mut layers = head();
     layers[0] = Layer::conv2d("conv", 24, [4, 3])
@@ -97,7 +97,7 @@ fn padded(padding_mode: PaddingMode) -> Vec<Layer> {
     layers
 }
 
-/// The chains, each with the row that does its first layers.
+/// The chains, each with the kernel row of its first layers.
 pub(crate) fn cases() -> Vec<(Case, &'static str)> {
     let group_norm = |groups| Layer::from(Layer::group_norm("group_norm", groups).affine(false));
     let clamp = || Layer::clamp(-0.6, 0.5);
@@ -113,10 +113,10 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
     };
     let two = [head(), vec![strided.clone().into()]].concat();
     let two_heads = [head(), vec![conv("b", 8), group_norm(2), clamp()]].concat();
-    // The second and the third have filters of one form.
+    // The second and the third convolution have filters of the same shape.
     let alike = ["a", "b", "c"].map(|name| [conv(name, 24), group_norm(4), clamp()]);
-    // No kernel applies these factors before a norm whose groups have several channels, or a min instead of a
-    // max.
+    // No kernel applies these factors before a norm with several channels per group, or a minimum instead of
+    // a maximum.
     let factors_before = vec![conv("conv", 24), scale(), group_norm(4), clamp()];
     let falling = vec![
         conv("conv", 24),
@@ -188,7 +188,7 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
                 Layer::relu(),
             ],
         ),
-        // Outputs without taps.
+        // Some outputs have no taps.
         case(
             "transposed_gaps",
             vec![
@@ -207,7 +207,7 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
                 Layer::relu(),
             ],
         ),
-        // Classes that share a reformatted input.
+        // Phases that share a reformatted input.
         Case::of_graph(
             "other/transposed_wide",
             wide.expect("a chain"),
@@ -232,8 +232,9 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
         .collect()
 }
 
-/// Two functions that do not commute, in either order, wherever a chain may have functions: after a norm,
-/// with and without a convolution, and after or on both sides of a pool, with or without overlap of windows.
+/// Two functions that do not commute, in either order, in all places of a chain that allow functions: after
+/// a norm, with and without a convolution, and after or on both sides of a pool with adjacent or overlapping
+/// windows.
 fn orders_of_functions(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let functions = [Layer::leaky_relu(0.25), Layer::clamp(-0.2, 0.5)];
@@ -268,8 +269,8 @@ fn orders_of_functions(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// What is explained is what is launched, under every strategy; the fused one takes no more launches than
-/// others.
+/// The explained launches match the actual ones under every strategy. The fused strategy never has more
+/// launches than others.
 fn launches(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for (case, first_row) in cases() {
@@ -303,8 +304,8 @@ fn launches(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Transposed convolutions with what the launch behind their convolutions does have the bits of launches
-/// apart, in either layout, type and math mode; in volumes there are outputs without taps.
+/// Transposed convolutions fused with the layers of the next launch give the same bits as separate launches,
+/// for every layout, type and math mode. In the volumes, some outputs have no taps.
 fn transposed_apart(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let flat = [
@@ -318,7 +319,7 @@ fn transposed_apart(backend: Backend) -> Outcome {
         Layer::hardswish(),
         Layer::add("residual"),
     ];
-    // One convolution, in which this list is not.
+    // With a stride of 1 there is a single convolution, whose launch does not contain this list.
     let whole = [
         Layer::from(Layer::conv_transpose2d("up", 24, 3).padding(1)),
         Layer::relu(),

@@ -1,4 +1,4 @@
-//! Partitions: those with kernels give the reference's values, the others are refused with reasons.
+//! Partitions: those with kernels match the reference, the others are refused with reasons.
 
 use convfuse::graph::{Chain, Partition};
 use convfuse::model::Precision as MathMode;
@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// All ways to cut a chain into runs, as text.
+/// All partitions of a chain into runs, as text.
 fn cuts(chain: &Chain) -> Vec<String> {
     let layers = chain.layers();
     let text = |cuts: usize| {
@@ -165,13 +165,14 @@ fn refusals(backend: Backend) -> Outcome {
         model.forward_with(&x, &Options::default().partition(other)),
         "partition: covers 6 layers, the model has 5",
     )?;
-    // As many layers, but others: whole, no row is asked for the wrong ones.
+    // The same number of layers, but different ones. Without the check, a row would be used for the wrong
+    // layers.
     let texts = ["no layers", "conv2d | group_norm", "conv2d || group_norm"];
     assert!(texts.iter().all(|text| partition(text).is_err()));
     Ok(())
 }
 
-/// The CPU's backend runs no kernels, so it has one way.
+/// The CPU backend runs no kernels, so it has a single strategy.
 fn one_way(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for preset in presets() {

@@ -10,13 +10,13 @@ pub(crate) fn trials() -> Vec<Trial> {
         &Backend::KERNELS,
         "peak",
         &[
-            // The name that `run.sh sanitize` looks for.
+            // `run.sh sanitize` searches for this name.
             ("matches_reference_on_smoke_shapes", closed_form),
         ],
     )
 }
 
-/// Each kernel once, against what arithmetic says that it stores.
+/// Runs each kernel once, and compares its stored values with their closed form.
 fn closed_form(backend: Backend) -> Outcome {
     Ok(Ceilings::check(&backend.stream()?)?)
 }

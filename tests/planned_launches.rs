@@ -1,4 +1,4 @@
-//! The launches that regions announce with their configurations are the launches of programs.
+//! The launches that regions announce with their configurations match the launches of programs.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![Backend::Emulator.trial("planned_launches", name, announced)]
 }
 
-/// The graphs of the standard tables and of the tests of graphs and chains, with their inputs' shapes; and
-/// large ones, of which nothing runs.
+/// The graphs of the standard tables and of the tests of graphs and chains, with their input shapes; and
+/// large graphs that do not run.
 fn problems() -> Result<Vec<(String, Graph, Vec<usize>)>, libtest_mimic::Failed> {
     let standard = oracle::smoke().into_iter().chain(oracle::ragged());
     let chains = other_chains::cases().into_iter().map(|(case, _)| case);
@@ -85,7 +85,7 @@ fn problems() -> Result<Vec<(String, Graph, Vec<usize>)>, libtest_mimic::Failed>
     Ok(problems)
 }
 
-/// Fails unless the launches of the regions, one region after the other, are those of the program.
+/// Fails unless the launches of all regions, in order, equal the launches of the program.
 fn compare(what: &str, explanation: &Explanation, seen: &mut BTreeSet<&'static str>) {
     let regions = explanation.regions.iter();
     let announced: Vec<&str> = regions
@@ -124,7 +124,7 @@ fn announced(backend: Backend) -> Outcome {
             }
         }
     }
-    // Launches that configurations might have left out.
+    // Launches that a configuration might omit.
     for kernel in [
         "conv_pad",
         "copy_strided",

@@ -1,4 +1,4 @@
-//! Plans: runs that were prepared.
+//! Plans: prepared runs.
 
 use convfuse::graph::{Chain, Layer};
 use convfuse::model::Strategy;
@@ -153,7 +153,7 @@ fn no_allocation(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// A plan holds what the intermediate tensors of one run take at the run's peak, not all of them.
+/// The workspace of a plan is the peak memory of the intermediate tensors, not their sum.
 fn least_memory(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for preset in presets() {
@@ -161,14 +161,13 @@ fn least_memory(backend: Backend) -> Outcome {
         let x = Tensor::from_array(&stream, &input(&preset, 1))?;
         for strategy in Strategy::all(&preset.chain) {
             let options = strategy.options();
-            // Parameters that are prepared once belong to the model.
+            // Parameters that are prepared once belong to the model, not to the plan.
             drop(model.forward_with(&x, &options)?);
             stream.take_counts();
             let y = model.forward_with(&x, &options)?;
             let peak = stream.take_counts().peak_bytes;
             let held = model.plan(&stream, x.shape(), &options)?.workspace_bytes();
-            // The output may or may not be there at the peak. Few tensors live then; each starts on 256
-            // bytes.
+            // The peak may include the output. Few tensors exist at that time; each is aligned to 256 bytes.
             let [least, most] = [peak.saturating_sub(y.bytes()), peak + 4 * 256];
             assert!(
                 (least..=most).contains(&held),
@@ -176,7 +175,7 @@ fn least_memory(backend: Backend) -> Outcome {
             );
         }
     }
-    // The convolution's output and the norm's, and the statistics of 32 groups, a block's three numbers each.
+    // The outputs of convolution and norm, and the statistics of 32 groups with three numbers per block.
     let chain = preset_85().chain;
     let options = Strategy::parse(&chain, "unfused-direct")?[0].options();
     let model = Model::init(&stream, &chain, 1)?;
@@ -190,9 +189,8 @@ fn least_memory(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Launches may start while those before them end. One that did not wait for them would read what the run
-/// before it left in the workspace: the runs take two inputs by turns, and nothing is waited for between
-/// them.
+/// Launches may start before earlier ones end. A launch without a wait would read the previous run's values
+/// from the workspace. The runs therefore alternate between two inputs, without a wait in between.
 fn queued_runs(backend: Backend) -> Outcome {
     let stream = &backend.stream()?;
     let images = [
@@ -204,7 +202,7 @@ fn queued_runs(backend: Backend) -> Outcome {
         Layer::from(Layer::instance_norm("norm")),
     ];
     let problems: [(Chain, &[usize]); 4] = [
-        // Few pixels and long sums, which the blocks of clusters split where there are any; then more.
+        // Few pixels and long sums, which use split-K if there are clusters; then more pixels.
         (Chain::new(256, images.clone())?, &[2, 256, 15, 21]),
         (Chain::new(256, images)?, &[2, 256, 52, 78]),
         (Chain::new(32, volumes.clone())?, &[2, 32, 18, 34, 34]),

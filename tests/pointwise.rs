@@ -38,7 +38,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     all.chain(of_functions).collect()
 }
 
-/// Chains with this function in them, each with the row that does it.
+/// Chains with this function, each with the row of the kernel table that applies it.
 fn chains_with(function: &Layer) -> Vec<(Case, &'static str)> {
     let pool = || Layer::from(Layer::max_pool2d(2));
     let group_norm = || Layer::from(Layer::group_norm("norm", 2));
@@ -122,7 +122,7 @@ fn special_values(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// The reference is compared by value, so the signs of zeros are looked at here.
+/// The comparison with the reference ignores the signs of zeros, so they are checked here.
 fn signs(backend: Backend) -> Outcome {
     const INFINITY: f32 = f32::INFINITY;
     let x = array![-INFINITY, -2.0, -0.0, 0.0, 2.0, INFINITY, f32::NAN];
@@ -148,8 +148,8 @@ fn signs(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// The reference is compared by value, so the signs of zeros are looked at here. Minus infinity times 0 is
-/// NaN.
+/// The comparison with the reference ignores the signs of zeros, so they are checked here. Minus infinity
+/// times 0 is NaN.
 fn ends(backend: Backend) -> Outcome {
     const INFINITY: f32 = f32::INFINITY;
     let x = array![-INFINITY, -1000.0, -0.0, 0.0, 1000.0, INFINITY, f32::NAN];
@@ -253,11 +253,11 @@ const fn maximum(value: f64) -> PointwiseSpec {
     PointwiseSpec::Maximum { value }
 }
 
-/// Arithmetic with a constant in f32 has the bits of the operation itself, of numbers of all magnitudes: a
-/// step with a factor of 1, or a summand of -0, adds no rounding. A division is a product.
+/// Arithmetic with a constant in f32 gives the bits of the single operation for all magnitudes: a fused
+/// multiply-add with a factor of 1, or with a summand of -0, adds no rounding. A division is a product.
 fn arithmetic(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    // Every exponent of finite numbers, with both signs and several fractions.
+    // All exponents of finite numbers, with both signs and several fractions.
     let numbers = (0..4096u32).map(|i| f32::from_bits(i.wrapping_mul(0x0010_1011) & 0xff7f_ffff));
     let x = Array1::from_iter(numbers.filter(|x| x.is_finite())).into_dyn();
     let tensor = Tensor::from_array(&stream, &x)?;
@@ -278,7 +278,7 @@ fn arithmetic(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Ten functions are two launches; in f32, where nothing is rounded in between, they give the bits of ten
+/// Ten functions need two launches. In f32, without rounding in between, they give the same bits as ten
 /// launches.
 fn lists(backend: Backend) -> Outcome {
     let layers = [
@@ -317,7 +317,7 @@ fn lists(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Which no chain has, whose inputs have samples and channels.
+/// Ranks that no chain has, since its inputs have samples and channels.
 fn other_ranks(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for dtype in [DType::F32, DType::F16, DType::BF16] {

@@ -51,7 +51,7 @@ fn padding(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// As PyTorch's sums, which begin with 0: zeros of the other sign do not show.
+/// As PyTorch's sums, which start from 0: negative zeros give positive ones.
 fn zeros(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let x = Tensor::from_array(&stream, &Array4::from_elem((1, 2, 4, 4), -0.0f32))?;
@@ -67,7 +67,7 @@ fn zeros(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Of planes that are one part, and of several.
+/// Planes of one part, and of several.
 fn batches(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for extents in [[9, 11], [70, 71]] {
@@ -95,7 +95,7 @@ fn batches(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Windows and steps so large that 32 bits do not hold what they come to.
+/// Windows and steps whose extents exceed 32 bits.
 fn hanging(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let x = Tensor::from_array(&stream, &Array4::<f32>::ones((1, 1, 2, 3)))?;

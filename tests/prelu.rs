@@ -26,8 +26,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     )
 }
 
-/// The reference is compared by value, so the signs of zeros are looked at here. One slope, and one for each
-/// of two channels.
+/// The comparison with the reference ignores the signs of zeros, so they are checked here: with one slope,
+/// and with one slope for each of two channels.
 fn signs(backend: Backend) -> Outcome {
     const INFINITY: f32 = f32::INFINITY;
     let x = array![-INFINITY, -2.0, -0.0, 0.0, 2.0, INFINITY, f32::NAN];
@@ -66,7 +66,7 @@ fn signs(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Which no chain has, whose inputs have samples and channels.
+/// Ranks that no chain has, since its inputs have samples and channels.
 fn other_ranks(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for dtype in [DType::F32, DType::F16, DType::BF16] {
@@ -81,7 +81,7 @@ fn other_ranks(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// A convolution and a norm, and what is after them; the rows of the table that do it, and the last kernel.
+/// A convolution and a norm with following layers, the rows of the kernel table, and the last kernel.
 type Block = (
     &'static str,
     Vec<Layer>,
@@ -190,7 +190,7 @@ fn behind_a_norm(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// In f32, where nothing is rounded between a norm and its prelu.
+/// Equal bits in f32, where no value is rounded between a norm and its PReLU.
 fn same_bits(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for num_parameters in [1, 5] {

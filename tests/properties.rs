@@ -1,5 +1,5 @@
-//! Properties that hold for all shapes and values, tested on seeded random ones that are shrunk on failure;
-//! and the first cases of a campaign, which `convfuse campaign` continues.
+//! Properties for all shapes and values, tested on seeded random ones that are reduced on failure; and the
+//! first cases of a campaign, which `convfuse campaign` continues.
 
 mod runner;
 
@@ -43,7 +43,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         .collect();
     for family in FAMILIES {
         for backend in Backend::DEVICES {
-            // Its smallest case takes the emulator a minute; `batches` and `models` have such ones.
+            // Its smallest case takes the emulator a minute; `batches` and `models` have such cases.
             if backend == Backend::Emulator && family.name == "one_launch_85" {
                 continue;
             }
@@ -55,12 +55,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The cases of a family that every test run has.
+/// The cases of a family in every test run.
 fn campaign(backend: Backend, family: &'static Family) -> Outcome {
     const SEED: u64 = 7;
     let (cases, most) = match backend {
         Backend::Emulator => (8, EMULATED / 6),
-        // One that the kernel of one launch for problem 85 takes has 4.6 million multiplications.
+        // A case of the single-launch kernel for problem 85 has 4.6 million multiplications.
         _ => (24, 6_000_000),
     };
     let target = match backend {
@@ -88,7 +88,7 @@ fn campaign(backend: Backend, family: &'static Family) -> Outcome {
     Ok(())
 }
 
-/// Without any deviation only the bias is left: a mean that is off in its last bit would be blown up by
+/// Without any deviation only the bias remains: an error in the last bit of the mean would be multiplied by
 /// 1/sqrt(eps).
 fn constant_input(backend: Backend) -> Outcome {
     let values = (1..3usize, 1..4usize, 2..900usize, -1e4..1e4f32);
@@ -106,7 +106,7 @@ fn constant_input(backend: Backend) -> Outcome {
                 .indexed_iter()
                 .map(|(index, value)| (value - bias[index[1]]).abs())
                 .fold(0.0, f32::max);
-            // The mean of equal values may be off by one rounding of theirs.
+            // The mean of equal values may have an error of one rounding.
             let allowed = value.abs() * f32::EPSILON / 1e-5f32.sqrt();
             Ok(if off <= allowed {
                 Ok(())
@@ -118,7 +118,7 @@ fn constant_input(backend: Backend) -> Outcome {
 }
 
 fn shift(backend: Backend) -> Outcome {
-    // Eighths of a small range stay exact under shifts by whole numbers, so only the norm itself can differ.
+    // Eighths of a small range stay exact under integer shifts, so only the norm itself can differ.
     check(
         backend,
         (1..3usize, 2..700usize, -500..500i32),

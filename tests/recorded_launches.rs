@@ -1,5 +1,5 @@
-//! The launches of recorded problems, with all arguments. `cargo xtask mutants` finds the problems, so that
-//! each mistake in an expression of a launch configuration changes the launches of one of them.
+//! The launches of recorded problems, with all arguments. `cargo xtask mutants` searches for problems, such
+//! that each mistake in an expression of a launch configuration changes the launches of at least one.
 
 use convfuse_cli::campaign::Recorded;
 use libtest_mimic::Trial;

@@ -1,5 +1,5 @@
-//! Convolutions, transposed ones among them, whose results a pool or a reduction takes before they are
-//! written.
+//! Convolutions and transposed convolutions fused with a pool or a reduction, which runs before the output
+//! is written.
 
 use convfuse::graph::{BroadcastParameter, Chain, Layer};
 use convfuse::spec::{Conv2dSpec, Padding, PaddingMode};
@@ -24,7 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Chains, with what their first region is on devices with warpgroup MMA.
+/// Chains with the layers of their first region on devices with warpgroup MMA.
 fn cases() -> Vec<(Case, &'static str)> {
     let case = |name: &str, layers: Vec<Layer>, shape: &[usize]| {
         let chain = Chain::new(shape[1], layers).expect("a chain");
@@ -153,7 +153,7 @@ fn cases() -> Vec<(Case, &'static str)> {
             ),
             "conv_transpose2d max_pool2d",
         ),
-        // Beyond the last row and column there are phases that the output has not.
+        // Windows at the last row and column extend beyond the output's phases.
         (
             case(
                 "partial_windows_of_phases",
@@ -165,7 +165,7 @@ fn cases() -> Vec<(Case, &'static str)> {
             ),
             "conv_transpose2d",
         ),
-        // Windows of several slices take a launch more.
+        // Windows over several slices require another launch.
         (
             case(
                 "windows_of_slices",
@@ -188,7 +188,7 @@ fn cases() -> Vec<(Case, &'static str)> {
             ),
             "conv_transpose3d avg_pool3d",
         ),
-        // So do more channels than a warp has.
+        // More channels than a warp has lanes require another launch, too.
         (
             case(
                 "minimum_of_channels",
@@ -245,7 +245,7 @@ fn cases() -> Vec<(Case, &'static str)> {
             ),
             "conv2d sum",
         ),
-        // One window, whose stride does not count.
+        // A single window, whose stride is irrelevant.
         (
             case(
                 "one_window",
@@ -254,7 +254,7 @@ fn cases() -> Vec<(Case, &'static str)> {
             ),
             "conv2d max_pool2d",
         ),
-        // The last window has fewer slices, or there are three phases, or a group has one channel.
+        // The last window has fewer slices, there are three phases, or a group has one channel.
         (
             case(
                 "partial_slices",
@@ -303,7 +303,7 @@ fn cases() -> Vec<(Case, &'static str)> {
     ]
 }
 
-/// The first region has the pool, and its launch is the only one behind those for the input.
+/// The first region includes the pool, and has a single launch after those that prepare the input.
 fn launches(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for (case, layers) in cases() {
@@ -314,14 +314,14 @@ fn launches(backend: Backend) -> Outcome {
         assert_eq!(facts.regions[0].layers, layers, "{}", case.name);
         let reduced = facts.launches.iter();
         let reduced = reduced.filter(|launch| launch.kernel.contains("implicit_gemm_sm90_reduce"));
-        // One layer alone has no reduction.
+        // A region of a single layer has no reduction.
         let is_reduced = usize::from(layers.contains(' '));
         assert_eq!(reduced.count(), is_reduced, "{facts}");
     }
     Ok(())
 }
 
-/// Values that are not finite are in the results of the windows that have them, and in no others.
+/// Non-finite values affect only the results of their windows.
 fn not_finite(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for (mut case, _) in cases() {
@@ -334,7 +334,7 @@ fn not_finite(backend: Backend) -> Outcome {
         let x = Tensor::from_array(&stream, &case.x)?;
         let wanted = case.expected(&oracle::Precision::F32)?;
         let y: ArrayD<f32> = model.forward(&x)?.to_array()?;
-        // A reduction over space has all of them.
+        // A reduction over space includes all of the values.
         let is_finite = y.iter().any(|value| value.is_finite());
         assert!(is_finite || y.len() <= 80, "{}", case.name);
         wanted

@@ -1,4 +1,4 @@
-//! Operators refuse what PyTorch refuses, with an error before anything runs.
+//! Operators refuse invalid arguments like PyTorch, with an error before anything runs.
 
 use convfuse::{DType, Error, Stream, Tensor, lab};
 use libtest_mimic::Trial;
@@ -115,7 +115,7 @@ fn refuses(stream: &Stream, operator: &str, row: &str) -> Outcome {
         .iter()
         .map(tensor)
         .collect::<convfuse::Result<Vec<_>>>()?;
-    // What a file must say, of which functions take another part.
+    // Required attributes of a chain file. Functions of `ops` take some of them as other arguments.
     let others = match operator {
         _ if operator.starts_with("conv") => "name=conv out_channels=1 kernel_size=1",
         "add" => "input=residual",

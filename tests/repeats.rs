@@ -1,10 +1,10 @@
-//! Repeatability at full size: the same bits from every run of a benchmark problem.
+//! Repeatability at full size: every run of a benchmark problem gives the same bits.
 //!
-//! On a GPU alone, each problem under every strategy in f32, and the fused one also with fast products and in
-//! f16 and bf16. `CONVFUSE_REPEATS` says how many runs, 100 by default. All of a test's runs are of one plan
-//! on one stream, by turns on two inputs, so that an element that a run leaves as it was cannot pass for one
-//! that it wrote; what other work does beside them differs from run to run, since these tests run side by
-//! side. Smaller cases, other streams, and shuffled orders of threads in the emulator are `suite::repeats`.
+//! Runs only on a GPU: each problem under every strategy in f32, and the fused strategy also in the fast
+//! math mode and in f16 and bf16. `CONVFUSE_REPEATS` is the number of runs, 100 by default. All runs of a
+//! test use the same plan on one stream, and alternate between two inputs: an element that a run fails to
+//! write then differs. These tests run in parallel, so the concurrent work differs between runs.
+//! `suite::repeats` covers smaller cases, other streams, and shuffled thread orders in the emulator.
 
 use convfuse::graph::Chain;
 use convfuse::model::{Precision, Strategy};
@@ -19,7 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     presets().iter().flat_map(of).collect()
 }
 
-/// A test for each way to run a chain.
+/// A test for each strategy, type and math mode of a chain.
 fn of(preset: &Preset) -> Vec<Trial> {
     let accurate = |strategy: &Strategy| (DType::F32, strategy.name, strategy.options(), "");
     let strategies = Strategy::all(&preset.chain);

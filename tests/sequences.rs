@@ -1,9 +1,9 @@
-//! One model, and plans of it, for inputs of several shapes, layouts and options one after another, in any
-//! order and on several streams: each result has the bits of a fresh model's, made for its input alone.
+//! One model, and its plans, on a sequence of shapes, layouts and options, in any order and on several
+//! streams. Each result has the same bits as a new model's for this input alone.
 //!
-//! A model shares what it has prepared, programs and parameters, between all of that. Inputs are small, and
-//! such that the same parameters have several forms. That every kind of them is told apart by all that it
-//! depends on is `model::programs::sequences` of the library.
+//! A model shares prepared programs and parameters between all inputs. The inputs are small, but require
+//! several forms of the same parameters. `model::programs::sequences` of the library tests that every kind
+//! of shared object is distinguished by everything that it depends on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,13 +30,13 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.collect()
 }
 
-/// What one model of a chain is asked for.
+/// The requests for one model of a chain.
 struct Sequence {
     name: &'static str,
     chain: Chain,
     inputs: &'static [&'static [usize]],
     partitions: &'static [&'static str],
-    /// Kernels that prepare its parameters, on Hopper and elsewhere.
+    /// Kernels that prepare the parameters, on Hopper and on other devices.
     preparations: [&'static [&'static str]; 2],
 }
 
@@ -70,7 +70,7 @@ fn sequences() -> Vec<Sequence> {
                 &["implicit_gemm_filters", "fold_batch_norm"],
             ],
         },
-        // Channels lie beside those of other columns only where some window has these.
+        // The channels of several columns are adjacent only if some window contains these columns.
         Sequence {
             name: "dilated_windows",
             chain: chain(
@@ -101,7 +101,7 @@ fn sequences() -> Vec<Sequence> {
             partitions: &["conv3d @implicit-gemm | instance_norm relu"],
             preparations: [GEMM; 2],
         },
-        // Phases are interleaved, or shuffled into rows of the output.
+        // Phases that are interleaved, or shuffled into rows of the output.
         Sequence {
             name: "phases",
             chain: chain(
@@ -124,7 +124,7 @@ fn sequences() -> Vec<Sequence> {
                 "fold_batch_norm",
             ]; 2],
         },
-        // A further input, and factors and summands of channels behind those of other layers.
+        // A further input, and factors and summands per channel after those of other layers.
         Sequence {
             name: "sums",
             chain: chain(
@@ -182,7 +182,7 @@ impl Draws {
     }
 }
 
-/// An input's shape, how it and further ones lie, and options.
+/// An input shape, the layouts of the first and the further inputs, and options.
 #[derive(Debug, Clone)]
 struct Setting {
     shape: &'static [usize],
@@ -199,20 +199,21 @@ fn bits_of(y: &Tensor) -> convfuse::Result<Bits> {
     Ok((y.shape().to_vec(), y.strides(), values))
 }
 
-/// How a result is asked for.
+/// The call that computes a result.
 #[derive(Debug, Clone, Copy)]
 enum Form {
     Forward,
-    /// A plan of an earlier step, if there was one.
+    /// A plan of an earlier step, if there is one.
     Plan,
-    /// From arrays of the host.
+    /// Host arrays.
     Array,
-    /// A plan as a CUDA graph.
+    /// A plan captured as a CUDA graph.
     Captured,
 }
 
 impl Sequence {
-    /// Settings for inputs of a type: as many of each shape as `each` says, and one more with further inputs.
+    /// Settings for inputs of a type: `each` settings per shape, and one more with another layout of further
+    /// inputs.
     fn settings(&self, draws: &mut Draws, dtype: DType, each: usize) -> Vec<Setting> {
         let mut options = vec![
             Options::default(),
@@ -221,7 +222,7 @@ impl Sequence {
         ];
         for text in self.partitions {
             let partition = Partition::parse(&self.chain, text).expect("a partition");
-            // As often as all others together.
+            // As frequent as all others together.
             for _ in 0..3 {
                 options.push(Options::default().partition(partition.clone()));
             }
@@ -234,7 +235,7 @@ impl Sequence {
         for &shape in self.inputs {
             for number in 0..each {
                 let precision = precisions[number % precisions.len()];
-                // Half of them are of the default, in either layout.
+                // Half of the settings have default options, in either layout.
                 let options = match number {
                     0 | 1 => Options::default(),
                     _ => options[draws.below(options.len())].clone(),
@@ -246,7 +247,7 @@ impl Sequence {
                 });
             }
             if !self.chain.inputs().is_empty() {
-                // Another one but for how further inputs lie.
+                // Another setting that differs only in the layout of further inputs.
                 let mut other = settings[settings.len() - each].clone();
                 other.are_last[1] = !other.are_last[1];
                 settings.push(other);
@@ -287,7 +288,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// Runs the sequence in a type. Returns what ran, where kernels did.
+    /// Runs the sequence in a type. Returns the kernels that ran.
     fn run_in(
         &self,
         backend: Backend,
@@ -308,7 +309,7 @@ impl Sequence {
             Request::new(&fresh, setting)
         });
         let mut requests = requests.collect::<Result<Vec<_>, _>>()?;
-        // Each with both inputs, and once more with the first.
+        // Each request with both inputs, and again with the first.
         let steps = 0..requests.len();
         let mut steps: Vec<_> = steps.flat_map(|at| [(at, 0), (at, 1), (at, 0)]).collect();
         draws.shuffle(&mut steps);
@@ -325,21 +326,21 @@ impl Sequence {
     }
 }
 
-/// What a model is asked for under a setting, twice with other values, and what a fresh model answered.
+/// A setting with two sets of inputs, and the results of a new model for them.
 struct Request<'a> {
     setting: &'a Setting,
-    /// The first input and the further ones.
+    /// The first input and the further inputs, for both sets.
     inputs: [Vec<Tensor>; 2],
     names: Vec<String>,
     wanted: [Bits; 2],
     workspace_bytes: u64,
     explained: Option<Explanation>,
-    /// The plan of the model in the sequence, once it was made, with its output.
+    /// The plan of the model in the sequence with its output, once it exists.
     plan: Option<(Plan, Tensor)>,
 }
 
 impl<'a> Request<'a> {
-    /// The answers of a model that was asked for nothing yet.
+    /// Computes the results of a new model.
     fn new(fresh: &Model, setting: &'a Setting) -> Result<Self, Failed> {
         let problem = fresh.graph().problem(setting.shape)?;
         let [first, further] = setting.are_last.map(|is_last| match is_last {
@@ -415,7 +416,7 @@ impl<'a> Request<'a> {
                 let arrays = arrays.collect::<convfuse::Result<Vec<ArrayD<f32>>>>()?;
                 let given = named(&self.names, arrays.iter());
                 let y = model.forward_array_with(given, options)?;
-                // An array has no layout on the device.
+                // An array has no device layout.
                 let (shape, strides, _) = &self.wanted[input];
                 assert_eq!(y.shape(), shape);
                 (shape.clone(), strides.clone(), bits(&y))
@@ -425,7 +426,7 @@ impl<'a> Request<'a> {
                 bits_of(&model.forward_with(named(&self.names, inputs.iter()), options)?)?
             }
             Form::Captured => {
-                // A graph reads tensors of its own stream.
+                // A graph reads only tensors of its own stream.
                 let plan = model.plan_for(model.stream(), self.given(input), options)?;
                 let inputs = self.inputs[input].iter().cloned();
                 let mut captured = plan.capture(named(&self.names, inputs))?;
@@ -436,7 +437,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A first input and further ones of these names.
+/// The first input and further inputs of these names.
 fn named<T>(names: &[String], mut inputs: impl Iterator<Item = T>) -> Inputs<T> {
     let first = inputs.next().expect("a graph has an input");
     let further = names.iter().zip(inputs);

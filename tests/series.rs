@@ -1,4 +1,4 @@
-//! Softmax and layer norms of rows with lists behind them, and behind convolutions.
+//! Softmax and layer norms of rows with fused pointwise lists, also after convolutions.
 
 use convfuse::graph::{BroadcastParameter, Chain, Layer};
 use convfuse::spec::GeluApproximation;
@@ -26,7 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Chains, with the rows that do their regions.
+/// Chains with the kernel rows of their regions.
 fn cases() -> Vec<(Case, &'static [&'static str])> {
     let case = |name: &str, layers: Vec<Layer>, shape: &[usize]| {
         let chain = Chain::new(shape[1], layers).expect("a chain");
@@ -100,7 +100,7 @@ fn cases() -> Vec<(Case, &'static [&'static str])> {
             ),
             &["tensor", "tensor"],
         ),
-        // There is no kernel for parameters of channels where a sum is over channels and more.
+        // There is no kernel for per-channel parameters with a sum over channels and other axes.
         (
             case(
                 "of_samples",
@@ -139,7 +139,8 @@ fn launches(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Over the channels it is, with the bits of the other layout; over space input and output are reformatted.
+/// Over the channels, channels-last inputs are read in place, with the bits of the other layout. Over space,
+/// input and output are reformatted.
 fn in_channels_last(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let last = way("channels last", channels_last);

@@ -19,7 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("measure_time", timing),
         ],
     );
-    // On a GPU by `held`, where what lacks an order would be seen.
+    // On a GPU, `held` tests this, where missing ordering is visible.
     let synchronous = [Backend::Cpu, Backend::Emulator];
     trials.extend(Backend::trials(
         &synchronous,
@@ -30,7 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A chain of operators that changes its stream at every step, and drops what that reads.
+/// A chain of operators that changes its stream at each step, and drops the tensors that it reads.
 fn crossing(backend: Backend) -> Outcome {
     let device = backend.device()?;
     let streams = [device.stream()?, device.stream()?, device.stream()?];
@@ -56,7 +56,7 @@ fn small_model(device: &Device) -> convfuse::Result<(Model, ArrayD<f32>)> {
     Ok((model, y))
 }
 
-/// One model, whose parameters were uploaded on one stream, used by threads with streams of their own.
+/// One model, with parameters uploaded on one stream, used by threads with their own streams.
 fn threads(backend: Backend) -> Outcome {
     let device = backend.device()?;
     let (model, wanted) = small_model(&device)?;
@@ -99,7 +99,7 @@ fn every_device(_: Backend) -> Outcome {
     let mut first = None;
     for ordinal in 0..Device::gpu_count()? {
         let (_, y) = small_model(&Device::gpu(ordinal)?)?;
-        // Two devices of one kind give the same bits.
+        // Two devices of the same model give the same bits.
         assert_eq!(*first.get_or_insert_with(|| y.clone()), y, "gpu:{ordinal}");
     }
     Ok(())

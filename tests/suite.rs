@@ -1,4 +1,4 @@
-//! The tests that every operator and model gets, on every backend.
+//! The standard tests of every operator and chain, on every backend.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -41,18 +41,17 @@ pub(crate) fn of(cases: &'static Cases) -> Vec<Trial> {
     trials
 }
 
-/// What models store, with the precision of that.
+/// The element types of models, with their precisions.
 pub(crate) const DTYPES: [(DType, Precision); 3] = [
     (DType::F32, Precision::F32),
     (DType::F16, Precision::F16),
     (DType::BF16, Precision::BF16),
 ];
 
-/// How much work the emulator can do in seconds: the cost of a case that may be emulated, as [`Case::cost`]
-/// counts it.
+/// The cost limit of an emulated case, as [`Case::cost`] counts it: the emulator's work in seconds.
 ///
-/// The emulator checks every access of every thread: about a million of these take it a second in a release
-/// build and several in a development build.
+/// The emulator checks every access of every thread. About a million accesses take it a second in a release
+/// build, and several seconds in a development build.
 pub(crate) const EMULATED: u64 = if cfg!(debug_assertions) {
     600_000
 } else {
@@ -61,12 +60,12 @@ pub(crate) const EMULATED: u64 = if cfg!(debug_assertions) {
 
 type Table = fn() -> Vec<Case>;
 
-/// Whether a backend is given a case.
+/// Whether a backend runs a case.
 fn affordable(backend: Backend, case: &Case) -> bool {
     backend != Backend::Emulator || case.cost() <= EMULATED
 }
 
-/// What is wrong with the results of a case.
+/// Compares the results of a case in all modes, and returns the failures.
 fn complaints_of<E: Display>(
     case: &Case,
     dtype: DType,
@@ -90,7 +89,7 @@ fn matches_reference(backend: Backend, table: Table, dtype: DType) -> Outcome {
     match_reference(backend, &cases, &[dtype])
 }
 
-/// In every mode that there is for a case.
+/// Compares cases with their reference in every mode.
 pub(crate) fn match_reference(backend: Backend, cases: &[Case], dtypes: &[DType]) -> Outcome {
     let stream = backend.stream()?;
     let mut complaints = Vec::new();
@@ -104,7 +103,7 @@ pub(crate) fn match_reference(backend: Backend, cases: &[Case], dtypes: &[DType]
     all_right(&complaints)
 }
 
-/// Tests of a group that match cases with their reference, on every architecture and in every type.
+/// Tests of a group that compare cases with their reference, on every architecture and in every type.
 pub(crate) fn in_every_type(group: &str, cases: fn() -> Vec<Case>) -> Vec<Trial> {
     let trials = Backend::ARCHITECTURES.into_iter().flat_map(|backend| {
         DTYPES.map(|(dtype, _)| {
@@ -127,7 +126,7 @@ fn golden_files(backend: Backend, kind: &str) -> Outcome {
     for file in golden::files(golden_folder())? {
         let golden = golden::load(&file)?;
         let case = &golden.case;
-        // In a development build the reference of a full-size problem takes minutes.
+        // In a development build, the reference of a full-size problem takes minutes.
         let slow = golden.is_full_size() && cfg!(debug_assertions) && backend != Backend::Gpu;
         if case.kind() != kind || slow {
             continue;
@@ -153,7 +152,8 @@ fn golden_files(backend: Backend, kind: &str) -> Outcome {
         let expected = |precision: &Precision| golden.expected(precision);
         complaints.extend(complaints_of(case, DType::F32, &stream, expected));
     }
-    // The project's own folder has files for everything, that any backend can afford; another one need not.
+    // The project's own folder has files for everything, small enough for any backend; another folder may
+    // not.
     if compared == 0 && std::env::var_os("CONVFUSE_GOLDEN").is_none() {
         return Err(format!(
             "of {found} golden files for {kind} in {}, none was compared",
@@ -164,12 +164,13 @@ fn golden_files(backend: Backend, kind: &str) -> Outcome {
     all_right(&complaints)
 }
 
-/// The bits of a result, in which NaN equals itself.
+/// The bits of a result.
 pub(crate) fn bits<'a>(values: impl IntoIterator<Item = &'a f32>) -> Vec<u32> {
     values.into_iter().map(|value| value.to_bits()).collect()
 }
 
-/// Values that end with what is made of NaN, which is NaN: compared by their bits, zeros of both signs apart.
+/// Compares `got` bitwise with `wanted` followed by a NaN. Any NaN matches NaN, but zeros of both signs
+/// differ.
 #[track_caller]
 pub(crate) fn must_be<'a>(got: impl IntoIterator<Item = &'a f32>, wanted: &[f32], what: &str) {
     for (y, want) in got.into_iter().zip(wanted.iter().chain(&[f32::NAN])) {
@@ -178,7 +179,7 @@ pub(crate) fn must_be<'a>(got: impl IntoIterator<Item = &'a f32>, wanted: &[f32]
     }
 }
 
-/// How often a test of repeatability runs an operation.
+/// The number of runs in a test of repeatability.
 pub(crate) fn runs(backend: Backend) -> u64 {
     let asked = std::env::var("CONVFUSE_REPEATS").ok();
     match asked.and_then(|runs| runs.parse().ok()) {
@@ -188,12 +189,12 @@ pub(crate) fn runs(backend: Backend) -> u64 {
     }
 }
 
-/// The same bits from every run, each on a stream of its own, and in the emulator with blocks and threads in
-/// another order.
+/// Every run gives the same bits, each on its own stream. In the emulator, each has another order of blocks
+/// and threads.
 ///
-/// In f32, in every math mode, on the largest case of the tables `realistic` and `ragged`, or the
-/// largest that the emulator can afford: repeatability is lost where many blocks or threads take part. The
-/// benchmark problems at full size are in `repeats`.
+/// In f32, in every math mode, on the largest case of the tables `realistic` and `ragged` that the backend
+/// can afford: repeatability fails where many blocks or threads take part. `repeats` runs the benchmark
+/// problems at full size.
 fn repeats(backend: Backend, cases: &Cases) -> Outcome {
     let runs = runs(backend);
     let affordable = |case: &Case| {
@@ -222,7 +223,7 @@ fn repeats(backend: Backend, cases: &Cases) -> Outcome {
     Ok(())
 }
 
-/// Fails with all complaints, one to a line.
+/// Fails with all complaints, one per line.
 pub(crate) fn all_right(complaints: &[String]) -> Outcome {
     if complaints.is_empty() {
         return Ok(());
@@ -230,7 +231,7 @@ pub(crate) fn all_right(complaints: &[String]) -> Outcome {
     Err(complaints.join("\n").into())
 }
 
-/// Fails unless an error says what it should.
+/// Fails unless an error has the wanted text.
 pub(crate) fn says<T>(result: convfuse::Result<T>, wanted: &str) -> Outcome {
     match result {
         Ok(_) => Err(format!("was accepted, should say: {wanted}").into()),

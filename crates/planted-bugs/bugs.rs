@@ -1,12 +1,13 @@
-// The mistakes; those of warp-specialized tiles are in `warp_specialized_bugs.rs`,
-// `channels_last_bugs.rs`, `split_bugs.rs` and `ping_pong_bugs.rs`, those about what hardware does in
-// `hardware_bugs.rs`. Included by the build script, which plants them, and by the test, which expects them to
-// be noticed; each defines the macro `bugs` for it. Behind the file that they are in there come
+// The planted bugs of most kernels. `warp_specialized_bugs.rs`, `channels_last_bugs.rs`, `split_bugs.rs`,
+// `ping_pong_bugs.rs`, `nhwc_bugs.rs`, `written_bugs.rs` and `gemm_bugs.rs` have those of other kernels, and
+// `hardware_bugs.rs` those about hardware rules. The build script, which plants the bugs, and the test,
+// which expects their detection, include these files; each defines the macro `bugs`. The entries after the
+// name of a source file are:
 //
-// - what is wrong, which is the name of a test,
-// - what notices it, a check of `kernels-gpu`,
-// - what stands there, once in the file; if «a part» of it is marked, the rest only says where the part is,
-// - after `=>`, what stands there instead of that part.
+// - the name of the bug, which is also the name of a test,
+// - the check of `kernels-gpu` that detects it,
+// - the original text, unique in the file; if «a part» of it is marked, the rest only locates the part,
+// - after `=>`, the replacement of that part.
 
 bugs! {
     BUGS:

@@ -1,12 +1,12 @@
-//! Copies the kernels' source, and plants all bugs in the copy: beside what is right stands what is wrong,
-//! and the copy asks `planted` at run time which of them it is to do.
+//! Copies the kernels' source and plants all bugs in the copy, each next to the original text. The copy
+//! calls `planted` at run time to select one of them.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// A mistake, see `bugs.rs`.
+/// A planted bug, see `bugs.rs`.
 #[derive(Clone)]
 struct Bug {
     name: &'static str,
@@ -32,14 +32,14 @@ include!("written_bugs.rs");
 include!("hardware_bugs.rs");
 include!("gemm_bugs.rs");
 
-/// What a library's root file says for the whole crate, and a module's must not say.
+/// Crate attributes of a library's root file, which a module must not have.
 const CRATE_ATTRIBUTES: [&str; 2] = [
     "#![no_std]\n",
     "#![cfg_attr(target_arch = \"nvptx64\", feature(abi_ptx, asm_experimental_arch))]\n",
 ];
 
-/// Instances that no bug's check needs, which would take most of the copy's compile time: a part of the
-/// file's path, the text of the instances, and the text that replaces it.
+/// Kernel instances that no bug's check needs, and that would dominate the copy's compile time: a part of
+/// the file's path, the text of the instances, and its replacement.
 const LEFT_OUT: [(&str, &str, &str); 11] = [
     ("lib.rs", "pub mod peak;\n", ""),
     ("", "T: [f32, f16, bf16]", "T: [f32]"),
@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let source = kernels.join("src");
     let checks = kernels.join("tests/checks/mod.rs");
     let target = PathBuf::from(env::var("OUT_DIR")?).join("kernels");
-    // Files of an earlier copy that the kernels no longer have.
+    // Removes the files of an earlier copy.
     if target.exists() {
         fs::remove_dir_all(&target)?;
     }
@@ -90,7 +90,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=hardware_bugs.rs");
     println!("cargo::rerun-if-changed=gemm_bugs.rs");
     println!("cargo::rerun-if-changed=build.rs");
-    // The copy is for the emulator, which has all that Hopper has; as in the build script of the kernels.
+    // The copy runs in the emulator, which supports all Hopper features. As in the build script of the
+    // kernels.
     println!("cargo::rustc-cfg=hopper");
 
     let mut copy = Copy::default();
@@ -117,14 +118,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The texts of the files, by their paths.
+/// The texts of the source files by path.
 #[derive(Default)]
 struct Copy {
     files: BTreeMap<PathBuf, String>,
 }
 
 impl Copy {
-    /// Reads a folder of the source.
+    /// Reads a folder of source files.
     fn read(&mut self, source: &Path, folder: &Path) -> Result<(), Box<dyn Error>> {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
@@ -138,7 +139,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Replaces what stands somewhere in the files whose paths have `of` in them.
+    /// Replaces a text in all files whose paths contain `of`.
     fn replace(&mut self, of: &str, what: &str, by: &str) -> Result<(), String> {
         let mut found = false;
         for (file, text) in &mut self.files {
@@ -153,7 +154,7 @@ impl Copy {
         Err(format!("no file {of} of the kernels has {what:?}"))
     }
 
-    /// Plants the bugs. Several of them may be of the same place.
+    /// Plants the bugs. Several of them may affect the same place.
     fn plant(&mut self) -> Result<(), String> {
         let bugs = [
             BUGS,
@@ -198,7 +199,7 @@ impl Copy {
     }
 }
 
-/// What stands before the marked part of `right`, that part, and what stands after it.
+/// Splits `right` into the text before the marked part, the part, and the text after it.
 fn marked(right: &str) -> (&str, &str, &str) {
     let parts = right.split_once('«').and_then(|(before, rest)| {
         let (part, after) = rest.split_once('»')?;

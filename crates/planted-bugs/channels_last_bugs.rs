@@ -1,5 +1,5 @@
-// The mistakes of warp-specialized tiles on channels-last halo tiles, of inputs read in place or reformatted;
-// `bugs.rs` has those of other kernels.
+// The planted bugs of warp-specialized kernels on channels-last halo tiles, with inputs read in place or
+// reformatted; `bugs.rs` has those of other kernels.
 
 bugs! {
     CHANNELS_LAST_BUGS:

@@ -1,4 +1,4 @@
-// The mistakes of convolutions as matrix products that tensor maps feed; `bugs.rs` has those of other
+// The planted bugs of convolutions as matrix products that load tiles by TMA; `bugs.rs` has those of other
 // kernels.
 
 bugs! {

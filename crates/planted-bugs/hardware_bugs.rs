@@ -1,5 +1,5 @@
-// Mistakes about the hardware's rules: registers, missing fences of barriers, `wgmma` that nobody waits for,
-// and indices in 32 bits of tensors that need more. `bugs.rs` has the others.
+// The planted bugs about hardware rules: registers, missing barrier fences, `wgmma` without a wait, and
+// 32-bit indices into larger tensors. `bugs.rs` has the others.
 
 bugs! {
     HARDWARE_BUGS:

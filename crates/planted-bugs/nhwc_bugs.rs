@@ -1,4 +1,4 @@
-// The mistakes of NHWC outputs and of filters that are read in place; `bugs.rs` has those of other kernels.
+// The planted bugs of NHWC outputs and of filters read in place; `bugs.rs` has those of other kernels.
 
 bugs! {
     NHWC_BUGS:

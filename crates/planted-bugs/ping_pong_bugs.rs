@@ -1,5 +1,5 @@
-// The mistakes of warp-specialized tiles with resident filters, and of the ping-pong schedule; `bugs.rs` has
-// those of other kernels.
+// The planted bugs of warp-specialized kernels with resident filters, and of the ping-pong schedule;
+// `bugs.rs` has those of other kernels.
 
 bugs! {
     PING_PONG_BUGS:

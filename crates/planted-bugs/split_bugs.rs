@@ -1,4 +1,4 @@
-// The mistakes of split-K over the blocks of a cluster; `bugs.rs` has those of other kernels.
+// The planted bugs of split-K over the blocks of a cluster; `bugs.rs` has those of other kernels.
 
 bugs! {
     SPLIT_BUGS:

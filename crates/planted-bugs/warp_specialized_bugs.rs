@@ -1,4 +1,4 @@
-// The mistakes of warp-specialized tiles; `bugs.rs` has those of other kernels.
+// The planted bugs of warp-specialized kernels; `bugs.rs` has those of other kernels.
 
 bugs! {
     WARP_SPECIALIZED_BUGS:

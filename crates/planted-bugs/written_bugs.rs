@@ -1,4 +1,4 @@
-// The mistakes of results that are shuffled or reduced; `bugs.rs` has those of other kernels.
+// The planted bugs of shuffled or reduced outputs; `bugs.rs` has those of other kernels.
 
 bugs! {
     WRITTEN_BUGS:

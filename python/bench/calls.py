@@ -3,8 +3,9 @@
 
     python bench/calls.py
 
-Host times are medians over rounds of calls, fewer than the GPU's queue takes, of one sample of problem 85, which is one launch; GPU times are medians of
-events around single calls, behind a write of 256 MiB that empties the caches. Needs a GPU.
+Host times are medians over rounds of calls on one sample of problem 85, which is a single launch; a round has fewer calls than
+fit into the GPU's queue. GPU times are medians of events around single calls, after a write of 256 MiB that evicts the
+caches. Needs a GPU.
 """
 
 import argparse
@@ -35,14 +36,14 @@ def problem(number, precision="accurate"):
 
 
 def network():
-    """A small network, whose calls are the host's time."""
+    """A small network whose call time is dominated by the host."""
     torch.manual_seed(0)
     layers = [nn.Conv2d(8, 8, 3, 1, 1), nn.GroupNorm(2, 8), nn.SiLU()] * 2
     return nn.Sequential(*layers, nn.ConvTranspose2d(8, 8, 2, 2), nn.Tanh()).eval().cuda()
 
 
 def layers(module):
-    """The same by PyTorch's own layers."""
+    """The same computation with PyTorch's own layers."""
     from convfuse._chain import evaluate, parsed
 
     chain, values = parsed(module.chain), module.chain_parameters()
@@ -50,7 +51,7 @@ def layers(module):
 
 
 def host(call, rounds=40, calls=100):
-    """Microseconds of the host for a call."""
+    """Host microseconds per call."""
     for _ in range(300):
         call()
     times = []
@@ -65,7 +66,7 @@ def host(call, rounds=40, calls=100):
 
 
 def device(call, rounds=60):
-    """Microseconds of the GPU for a call with cold caches."""
+    """GPU microseconds per call with cold caches."""
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     for _ in range(5):
         call()
@@ -73,7 +74,7 @@ def device(call, rounds=60):
     for _ in range(rounds):
         flush.zero_()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        # Covers the host's part of the call.
+        # Keeps the GPU busy during the host's part of the call.
         torch.cuda._sleep(200_000)
         begin.record()
         call()
@@ -112,7 +113,7 @@ def host_times():
 
 
 def device_times(compile_too):
-    """Rows of the table of GPU times: problem, what, microseconds, error beside float64, peak of memory beyond the input."""
+    """Rows of the table of GPU times: problem, implementation, microseconds, error against float64, peak memory beyond the input."""
     for number, shape in SHAPES.items():
         x = torch.randn(shape, device="cuda")
         module = problem(number)

@@ -3,13 +3,14 @@
 
     python bench/models.py unet segresnet dynunet decoder head [--compile] [--channels-last] [--precision auto accurate] [--size 96] [--device cuda]
 
-`unet`, `segresnet` and `dynunet` (nnU-Net) are MONAI's, for volumes of four channels; `decoder` is that of diffusers' `AutoencoderKL`; `head`
-is torchvision's FCOS head on five levels of features. All have weights as they are drawn. Needs `pip install monai diffusers torchvision`, of which
-those that are asked for.
+`unet`, `segresnet` and `dynunet` (nnU-Net) are MONAI's, for volumes of four channels; `decoder` is that of diffusers'
+`AutoencoderKL`; `head` is torchvision's FCOS head on five levels of features. All weights are random. Requires
+`pip install monai diffusers torchvision`, or only the packages of the requested models.
 
-Each way of running a model gives one row: milliseconds, the median of calls, and the largest error beside the largest value of what the model gives
-in float64. `fuse` has PyTorch's own kernels run the rest of a model, `torch.compile by convfuse` has inductor. In f32 both
-multiply as PyTorch's convolutions would (precision "auto"), which is the fast (tf32-class) mode unless TF32 is switched off. The rows behind the times hold the fused model in f32 to what it gives in eager mode: in a CUDA graph, on a side stream, from
+Each way of running a model gives one row: the median milliseconds of calls, and the largest error relative to the largest value
+of the model in float64. In `fuse`, PyTorch's own kernels run the rest of a model; in `torch.compile by convfuse`, inductor
+compiles it. In f32 both use the math mode of PyTorch's convolutions (precision "auto"): the fast (tf32-class) mode unless TF32
+is disabled. The rows after the times compare the fused f32 model with its eager mode: in a CUDA graph, on a side stream, from
 threads, under `torch.compile` and on a second GPU.
 """
 
@@ -27,14 +28,14 @@ WIDTHS = (32, 64, 128, 256, 320)
 
 
 class Decoded(nn.Module):
-    """The decoder's half of an autoencoder."""
+    """The decoder of an autoencoder."""
 
     def __init__(self, autoencoder):
         super().__init__()
         self.inner, self.decoder = autoencoder.post_quant_conv, autoencoder.decoder
 
     def forward(self, latents):
-        """Images."""
+        """Decodes latents to images."""
         return self.decoder(self.inner(latents))
 
 
@@ -83,7 +84,7 @@ MODELS = {make.__name__: make for make in (unet, segresnet, dynunet, decoder, he
 
 
 def each(function, value):
-    """The same function of a tensor, or of each of a list or dictionary."""
+    """Applies a function to a tensor, or to each element of a list or dictionary."""
     if isinstance(value, torch.Tensor):
         return function(value)
     if isinstance(value, dict):
@@ -100,10 +101,10 @@ def flat(value):
 
 
 def error(output, exact):
-    """The largest one beside the largest value."""
+    """The largest error relative to the largest value."""
     pairs = list(zip(flat(output), flat(exact), strict=True))
     worst = max((a.double() - b).abs().max().item() for a, b in pairs)
-    # NaN is no number that is small.
+    # NaN would pass the comparison.
     assert all(a.isfinite().all() for a, _ in pairs), "an output is not finite"
     return worst / max(b.abs().max().item() for _, b in pairs)
 
@@ -128,7 +129,7 @@ class Bench:
             torch.cuda.synchronize()
 
     def milliseconds(self, call):
-        """The median of calls."""
+        """The median time of calls."""
         for _ in range(3):
             call()
         times = []
@@ -142,28 +143,28 @@ class Bench:
         return statistics.median(times)
 
     def row(self, way, call):
-        """Measures one way, and gives what came out."""
+        """Measures one way of running the model, and returns its output."""
         y = call()
         took = self.milliseconds(call)
         print(f"| {self.name} | {way} | {took:.2f} | {error(y, self.exact):.1e} |", flush=True)
         return y
 
     def same(self, way, y, expected):
-        """Says how far a way of running the fused model is from its eager mode."""
+        """Prints the difference between a way of running the fused model and its eager mode."""
         print(f"| {self.name} | fused, {way} | | {error(y, self.exact):.1e}, {error(y, expected):.1e} off |", flush=True)
 
     def fuse(self, x, precision="auto"):
-        """Fuses the model with what an input of this type shows."""
+        """Fuses the model for an input of this type."""
         convfuse.fuse(self.model, (x,), precision=precision, cpu=not self.cuda)
 
     def compiled(self, way, call, backend="inductor"):
-        """A row of what torch.compile makes of a call, if it was asked for."""
+        """A row for a call under torch.compile, if requested."""
         if self.options.compile:
             self.row(way, torch.compile(call, backend=backend))
             torch._dynamo.reset()
 
     def channels_last(self):
-        """Rows of PyTorch with channels as neighbours."""
+        """Rows of PyTorch in channels-last order."""
         model, axes = self.model, flat(self.x)[0].dim() - 2
         order = torch.channels_last if axes == 2 else torch.channels_last_3d
         x = each(lambda one: one.to(memory_format=order), self.x)
@@ -211,7 +212,7 @@ class Bench:
         self.row("f16, fused", lambda: model(half))
 
     def ways(self):
-        """The fused model as it may be run beside eager mode."""
+        """Compares further ways of running the fused model with eager mode."""
         model, x = self.model, self.x
         expected = each(lambda one: one.double().clone(), model(x))
         if self.options.compile:
@@ -262,7 +263,7 @@ class Bench:
 
 
 def main():
-    """Runs what is asked for."""
+    """Runs the requested benchmarks."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("models", nargs="+", choices=sorted(MODELS))
     arguments.add_argument("--size", type=int, default=96)

@@ -4,12 +4,12 @@
     python bench/networks.py [NAMES] [--dtype f16] [--json F] [--markdown F]
     python bench/networks.py --warm --part 0/8      # fills torch.compile's cache; several processes side by side
 
-The networks are those of timm, torchvision, segmentation_models_pytorch, MONAI and diffusers (`pip install` what is asked
-for; a network whose package is absent is reported as skipped). Weights are as they are drawn, and models are in
+The networks are from timm, torchvision, segmentation_models_pytorch, MONAI and diffusers (install the requested ones with
+`pip`; networks of missing packages are reported as skipped). Weights are random, and models are in
 `eval()` under `torch.inference_mode()`. Each way of running a network is measured in both memory formats, as calls
 and as replays of a CUDA graph, and the better format counts. Times are medians of device events in milliseconds;
 caches are not flushed. The error is the largest difference from the same network in f32 without TF32, relative to
-the largest value there.
+its largest value.
 
 The exit status is 1 if a network failed, or if an error of convfuse is more than twice that of PyTorch eager.
 """
@@ -72,14 +72,14 @@ def basic_unet():
 
 
 class Encoded(nn.Module):
-    """The encoder's half of an autoencoder."""
+    """The encoder of an autoencoder."""
 
     def __init__(self, autoencoder):
         super().__init__()
         self.encoder, self.inner = autoencoder.encoder, autoencoder.quant_conv
 
     def forward(self, images):
-        """Moments of latents."""
+        """Encodes images to moments of latents."""
         return self.inner(self.encoder(images))
 
 
@@ -106,7 +106,7 @@ NETWORKS = {
 
 
 def channels_last(value):
-    """A model or a tensor with channels as neighbours."""
+    """A model or a tensor in channels-last order."""
     if isinstance(value, nn.Module):
         for parameter in value.parameters():
             parameter.data = channels_last(parameter.data)
@@ -131,7 +131,7 @@ def captured(call):
 
 
 def prepared(way, model, x):
-    """What runs a model in one way."""
+    """The callable that runs a model in one way."""
     torch._dynamo.reset()
     if way == "compile":
         return torch.compile(model)
@@ -194,7 +194,7 @@ def best(rows, way, figure):
 
 
 def ours(rows, figure):
-    """The better of both doors."""
+    """The better figure of both entry points."""
     return min((best(rows, way, figure) for way in ("fuse", "backend")), key=lambda one: (one != one, one))
 
 

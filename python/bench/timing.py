@@ -1,4 +1,4 @@
-"""Times on a GPU, which the programs of this folder and of ../kernelbench have in common."""
+"""GPU timing for the programs of this folder and of ../kernelbench."""
 
 import statistics
 import time
@@ -10,7 +10,7 @@ FEWEST_CALLS, MOST_CALLS = 8, 200
 
 
 def milliseconds(call, seconds, before=lambda: None):
-    """The median time of a call by device events, after warm-up, for some seconds. `before` runs before each call, and is not timed."""
+    """The median time of a call by device events, after warm-up, for some seconds. `before` runs before each call, untimed."""
     for _ in range(WARM_UPS):
         call()
     torch.cuda.synchronize()

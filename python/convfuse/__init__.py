@@ -1,10 +1,12 @@
 """Fused convolution pipelines on the GPU, for PyTorch.
 
-``convfuse.fuse(model)`` replaces the chains of layers in a model that run faster as one kernel, or a few, and leaves the rest as it
-is; ``convfuse.unfuse`` undoes it, ``convfuse.report`` says what was done. ``convfuse.nn`` has modules that are fused from the start.
-``convfuse.export(model, example, path)`` writes a whole model as a file that runs without Python.
+``convfuse.fuse(model)`` replaces chains of layers in a model with one or a few fused kernels where these are faster, and
+leaves the rest unchanged. ``convfuse.unfuse`` undoes it, and ``convfuse.report`` describes the result. ``convfuse.nn`` has
+modules that are fused from the start. ``convfuse.export(model, example, path)`` writes a whole model as a file that runs
+without Python.
 
-Everything needs PyTorch 2.10 or later but ``convfuse.arrays``, for arrays of other libraries, and ``import convfuse`` itself.
+Everything requires PyTorch 2.10 or later, except ``import convfuse`` itself and ``convfuse.arrays``, which runs on arrays of
+other libraries.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 try:
     from ._native import __version__
 except ModuleNotFoundError as error:
-    # In the folder of the sources, which Python looks into before it looks for what is installed.
+    # In the source folder, which Python searches before the installed packages.
     raise ModuleNotFoundError(
         f"convfuse: {__path__[0]} has the package's sources without its native half: run Python from another folder, where the "
         "installed package is found, or build it into this one by 'maturin develop --release'",
@@ -42,7 +44,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # What needs PyTorch is imported when it is first asked for.
+    # Modules that need PyTorch are imported on first access.
     import importlib
 
     try:

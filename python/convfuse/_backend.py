@@ -1,7 +1,7 @@
-"""What Dynamo calls: regions of the ATen graph become calls of the operator, the rest stays PyTorch's.
+"""The Dynamo backend: regions of the ATen graph become calls of the operator, PyTorch runs the rest.
 
-There are two doors. :func:`convfuse.fuse` has a :class:`Kernels`, under which the rest runs by PyTorch's own kernels;
-``torch.compile(model, backend="convfuse")`` is :mod:`convfuse._inductor`, which has inductor compile the rest.
+There are two entry points. :func:`convfuse.fuse` uses :class:`Kernels`, which runs the rest with PyTorch's own kernels.
+``torch.compile(model, backend="convfuse")`` uses :mod:`convfuse._inductor`, where inductor compiles the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Kernels", "Options", "Program", "guard_hooks", "left_to_pytorch"]
 
 @dataclass(frozen=True)
 class Options:
-    """What callers may choose."""
+    """The options of callers."""
 
     precision: Precision = "auto"
     cpu: bool = False
@@ -51,7 +51,7 @@ class Options:
 
 
 def left_to_pytorch(inputs: Sequence[Any]) -> str | None:
-    """Why a graph with these inputs is none of ours, if it is none. Dynamo guards whatever this asks."""
+    """The reason why a graph with these inputs is left to PyTorch, or ``None``. Dynamo guards everything that this reads."""
     tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
     if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
         return "gradients are recorded"
@@ -71,7 +71,7 @@ def _is_of_a_subclass(one: torch.Tensor) -> bool:
 
 
 def guard_hooks() -> None:
-    """Has a program that Dynamo is compiling be compiled anew where a module that had no hooks has some. Dynamo does not look by itself."""
+    """Makes Dynamo recompile the current program if a module without hooks gets some, which Dynamo does not check itself."""
     context = TracingContext.try_get()
     if context is None:
         return
@@ -82,7 +82,7 @@ def guard_hooks() -> None:
 
 
 def _fast(regions: Collection[Region], precision: Precision) -> bool:
-    """Whether float32 is multiplied fast. PyTorch's settings are about GPUs; they are asked, and guarded, only where they matter."""
+    """Whether float32 uses the fast math mode. PyTorch's settings for GPUs are read, and guarded, only if they matter."""
     if not any(one.is_float32_product for one in regions):
         return False
     is_cpu = all(one.inputs[0].meta["val"].device.type == "cpu" for one in regions)
@@ -93,7 +93,7 @@ def _fast(regions: Collection[Region], precision: Precision) -> bool:
 
 @dataclass(eq=False)
 class Program:
-    """A graph with its regions, of which any may be called for or left to PyTorch."""
+    """A graph with its regions, each of which is either a call of the operator or left to PyTorch."""
 
     graph_module: fx.GraphModule
     regions: list[Region]
@@ -116,24 +116,24 @@ class Program:
         return cls(graph_module, regions, entries, options, fast, is_moved)
 
     def estimate(self) -> None:
-        """Leaves to PyTorch what is estimated to be faster by its own operators."""
+        """Leaves regions to PyTorch whose own operators are estimated to be faster."""
         worthwhile = {one.key for one in self.regions if is_worthwhile(one, self.fast)}
         self.left = frozenset(one.key for one in self.regions) - worthwhile
         self.tell(self.left, "PyTorch's operators are estimated to be as fast")
 
     def tell(self, refused: Collection[Any], reason: str) -> None:
-        """Has entries say why these are left to PyTorch."""
+        """Sets the reason why these regions are left to PyTorch."""
         for region in self.regions:
             if region.key in refused:
                 region.entry.taken, region.entry.reason = False, reason
 
     def forget(self) -> None:
-        """Keeps nothing that is known of values: it refers to the tensors of the example."""
+        """Drops the values known from tracing, which refer to the tensors of the example."""
         for node in self.graph_module.graph.nodes:
             node.meta = {}
 
     def without(self, refused: Collection[Any]) -> fx.GraphModule:
-        """The graph with calls for the regions whose keys are not among these."""
+        """The graph with calls of the operator for all regions, except those with these keys."""
         nodes: dict[fx.Node, fx.Node] = {}
         copied = _copied(self.graph_module, nodes)
         kept = [one.moved(nodes) for one in self.regions if one.key not in refused]
@@ -142,7 +142,7 @@ class Program:
         return copied
 
     def build(self, refused: Collection[Any]) -> None:
-        """Has calls run by PyTorch's own kernels but for these regions."""
+        """Rebuilds the program, with these regions left to PyTorch's own kernels."""
         refused = self.left.union(refused)
         if self.refused != refused:
             self.run = self.without(refused).forward
@@ -153,7 +153,7 @@ class Program:
 
 @dataclass(eq=False)
 class Kernels:
-    """The backend under which all but regions runs by PyTorch's own kernels."""
+    """The backend that runs everything except regions with PyTorch's own kernels."""
 
     options: Options
     refused: set[Any] = field(default_factory=set)
@@ -186,12 +186,12 @@ class Kernels:
         return run if any(one.regions for one in made) else graph_module.forward
 
     def build(self) -> None:
-        """Has all programs leave to PyTorch what is refused now."""
+        """Rebuilds all programs with the currently refused regions left to PyTorch."""
         for program in self.programs:
             program.build(self.refused)
 
     def report(self) -> Report:
-        """What was taken of the graphs so far."""
+        """A report of the regions taken so far."""
         entries = [entry for program in self.programs for entry in program.entries]
         return Report(entries, [("a graph", why) for why in self.left])
 
@@ -199,7 +199,7 @@ class Kernels:
 def _copied(
     graph_module: fx.GraphModule, nodes: dict[fx.Node, fx.Node] | None = None
 ) -> fx.GraphModule:
-    """A copy, with what is known of values. ``nodes`` is given the new nodes by the old ones."""
+    """A copy of the graph with its known values. ``nodes`` receives the map from old to new nodes."""
     copied = fx.Graph()
     output = copied.output(copied.graph_copy(graph_module.graph, {} if nodes is None else nodes))
     output.meta = graph_module.graph.output_node().meta.copy()

@@ -1,4 +1,4 @@
-"""Chains as Python sees them: read from JSON, and computed by PyTorch's own layers."""
+"""Chains in Python: parsed from JSON, and evaluated by PyTorch's own layers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Parsed:
 
     @property
     def axes(self) -> int | None:
-        """How many axes the layer that says it takes behind the channels."""
+        """The number of axes after the channels, given by the layers that fix it; otherwise ``None``."""
         for operator, a in self.layers:
             if operator in ("pixel_shuffle", "pixel_unshuffle"):
                 return 2
@@ -46,7 +46,7 @@ class Parsed:
 
 @lru_cache(maxsize=1024)
 def parsed(text: str) -> Parsed:
-    """What a chain in JSON says. ``ValueError`` says what is wrong with one that the library refuses."""
+    """Parses a chain in JSON. Raises ``ValueError`` with the reason if the library refuses it."""
     table = _native.parameters(text)
     content = json.loads(text)
     return Parsed(
@@ -87,7 +87,7 @@ SOFTMAX = frozenset({"softmax", "log_softmax"})
 
 
 def reduced_dims(a: dict[str, Any]) -> list[int]:
-    """The dimensions that a layer of these attributes is over: none unless it is a reduction or a softmax."""
+    """The dimensions that a reduction or a softmax runs over; empty for other layers."""
     dim: Any = a.get("dim", [])
     return dim if isinstance(dim, list) else [dim]
 
@@ -108,12 +108,12 @@ def _pool(x: torch.Tensor, operator: str, a: dict[str, Any]) -> torch.Tensor:
 def _operand(
     a: dict[str, Any], x: torch.Tensor, values: dict[str, torch.Tensor], lacks_batch: bool
 ) -> float | torch.Tensor:
-    """The other operand of arithmetic: a constant, or a parameter as it is broadcast over ``x``."""
+    """The second operand of arithmetic: a constant, or a parameter that is broadcast over ``x``."""
     if a.get("value") is not None:
         return a["value"]
     other = values[a["name"]]
     if other.numel() == 1 or (lacks_batch and other.dim() > x.dim()):
-        # Behind it there may be a batch of one.
+        # The value may have a batch of one after it.
         return other
     axes = x.dim() - (1 if lacks_batch else 2)
     return other.reshape(-1, *[1] * axes)
@@ -219,7 +219,7 @@ def _layer(
             flat = x.flatten(dims[0], dims[-1])
             return getattr(torch, operator)(flat, dims[0]).view(x.shape)
         case _ if "dim" in a:
-            # A reduction. Those of maxima and minima have their own names where they give no indices.
+            # A reduction. ``amax`` and ``amin`` are the maximum and minimum without indices.
             function = getattr(torch, f"a{operator}", None) or getattr(torch, operator)
             return function(x, dim=reduced_dims(a), keepdim=a.get("keepdim", False))
         case _:
@@ -233,14 +233,14 @@ def evaluate(
     inputs: Sequence[torch.Tensor] = (),
     axes: int | None = None,
 ) -> torch.Tensor:
-    """What the layers of a chain make of ``x``, one after the other, by PyTorch's functions. ``axes`` says how many there are behind the
-    channels where the chain does not: one less than a batch has them, and there is none."""
+    """Applies the layers of a chain to ``x``, one after the other, with PyTorch's functions. ``axes`` is the number of axes
+    after the channels if the chain does not fix it: an input with one axis fewer than a batch has no batch."""
     axes = chain.axes or axes
     values = dict(zip(chain.names, parameters, strict=True))
     further = dict(zip(chain.inputs, inputs, strict=True))
     taken_again = {a["layer"] for _, a in chain.layers if a.get("layer") is not None}
     earlier: dict[int, torch.Tensor] = {}
-    # Reductions count the batch.
+    # Reductions number their dimensions with a batch.
     may_lack = axes is not None and not any(reduced_dims(a) for _, a in chain.layers)
     for number, (operator, attributes) in enumerate(chain.layers):
         lacks_batch = may_lack and x.dim() == axes + 1
@@ -262,7 +262,7 @@ def evaluate(
 def _windows(
     extent: Any, kernel: int, a: dict[str, Any], axis: int, axes: int, transposed: bool
 ) -> Any:
-    """How many windows there are along an axis, or outputs of a transposed convolution."""
+    """The number of windows along an axis, or of outputs of a transposed convolution."""
     stride = _each(a.get("stride", a["kernel_size"] if "name" not in a else 1), axes)[axis]
     dilation = _each(a.get("dilation", 1), axes)[axis]
     padding = a.get("padding", 0)
@@ -276,12 +276,12 @@ def _windows(
     if not a.get("ceil_mode", False):
         return room // stride + 1
     count = (room + stride - 1) // stride + 1
-    # The last window begins within the input or the padding before it.
+    # The last window must begin within the input or the padding before it.
     return count - 1 if (count - 1) * stride >= extent + padding else count
 
 
 def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None) -> list[Any]:
-    """The shape of the output for a first input of this shape, whose extents may be symbols, or of what the first ``layers`` give.
+    """The shape of the output, or of the first ``layers`` layers, for a first input of this shape. Extents may be symbols.
     Refuses nothing."""
     shape = list(shape)
     for operator, a in chain.layers[:layers]:

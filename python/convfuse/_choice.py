@@ -1,4 +1,4 @@
-"""Which regions a model is faster with, the whole of it, host time included."""
+"""The choice of regions by the time of the whole model, including host time."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ __all__ = [
 Choice = Literal["time", "estimate", "all"]
 CHOICES = ("time", "estimate", "all")
 
-# How much of the time must go for a change to count.
+# The largest ratio of times at which a change counts as an improvement.
 _MARGIN = 0.98
 
-# By how much the other of calls and graphs may seem slower: so much do medians of the same calls differ.
+# The tolerance for the worse of call and graph time: medians of the same calls vary by as much.
 _NOISE = 1.03
 
-# How often each way is called, at least and at most, and after how many seconds that is enough.
+# The least and the most repetitions of a measurement, and the seconds after which it may stop.
 _LEAST, _MOST, _ENOUGH = 5, 40, 0.2
 
-# After how many tries what is left is kept together.
+# The number of tries after which undecided regions are kept together.
 _TRIES = 24
 
-# For how many seconds regions are timed by themselves, and each way of one of them.
+# The time limit in seconds for measuring regions separately, and the time for each measurement of a region.
 _ALONE, _EACH = 10.0, 0.01
 
 
 def is_worthwhile(region: Region, is_fast: bool) -> bool:
-    """An estimate of whether PyTorch is slower, from the records of ``docs/results``: at norms that read their input twice, pools that
-    leave a part of their input, means over positions among them, softmax over other axes than the last, products of float32 in full,
-    convolutions of float32 of several taps on Hopper GPUs, and convolutions of channels-last tensors of 16 bits in one group, or depthwise
-    ones. Other convolutions, and average pools by themselves, are PyTorch's."""
+    """Estimates whether PyTorch is slower, from the records of ``docs/results``. That holds for norms that read their input
+    twice, pools that reduce their input, including means over positions, softmax over other axes than the last, accurate
+    float32 products, float32 convolutions with several taps on Hopper GPUs, and ungrouped or depthwise convolutions of
+    channels-last 16-bit tensors. Other convolutions, and single average pools, are left to PyTorch."""
     if region.inputs[0].meta["val"].device.type == "cpu":
-        # It was asked for.
+        # The caller requested it.
         return True
     layers = parsed(region.text).layers
     if len(layers) == 1 and "avg_pool" in layers[0][0]:
@@ -73,13 +73,13 @@ def is_worthwhile(region: Region, is_fast: bool) -> bool:
 
 
 def _taps(region: Region) -> int:
-    """The elements of a filter for each channel, where a region begins with a convolution."""
+    """The elements of a filter per channel, if the region begins with a convolution."""
     operator, a = parsed(region.text).layers[0]
     return math.prod(_extents_of(a["kernel_size"], region)) if operator.startswith("conv") else 1
 
 
 def _channels_last(region: Region) -> tuple[dict[str, Any], int] | None:
-    """Attributes and input channels of a convolution of a channels-last tensor of 16 bits, if a region begins with one."""
+    """Attributes and input channels of the region's first layer, if it is a convolution of a channels-last 16-bit tensor."""
     operator, a = parsed(region.text).layers[0]
     x = region.inputs[0].meta["val"]
     if operator not in ("conv2d", "conv3d") or x.dtype is torch.float32 or x.stride(1) != 1:
@@ -88,8 +88,8 @@ def _channels_last(region: Region) -> tuple[dict[str, Any], int] | None:
 
 
 def _is_of_tensor_maps(region: Region) -> bool:
-    """Whether a region begins with a convolution in one group that a Hopper GPU has a kernel of tensor maps for, which is faster unless
-    filters are few and have many elements."""
+    """Whether the region begins with an ungrouped convolution for Hopper's TMA kernels, which are faster unless there are few
+    filters with many elements."""
     of = _channels_last(region)
     if of is None or of[0].get("groups", 1) != 1:
         return False
@@ -105,7 +105,7 @@ def _is_on_hopper(region: Region) -> bool:
 
 
 def _is_depthwise(region: Region) -> bool:
-    """Whether a region begins with a depthwise convolution of images with small square filters."""
+    """Whether the region begins with a depthwise convolution of images with small square filters."""
     of = _channels_last(region)
     if of is None:
         return False
@@ -116,17 +116,17 @@ def _is_depthwise(region: Region) -> bool:
 
 
 def _extents_of(value: int | list[int], region: Region) -> list[int]:
-    """An attribute for each axis behind the channels."""
+    """An attribute's value for each axis after the channels."""
     return value if isinstance(value, list) else [value] * (region.inputs[0].meta["val"].dim() - 2)
 
 
 def measure(call: Callable[[], Any], device: torch.device, enough: float = _ENOUGH) -> Times:
-    """What a call takes, and on a GPU a replay of its CUDA graph, where it can be captured. Each is repeated for ``enough`` seconds."""
+    """Measures a call and, on a GPU, a replay of its CUDA graph if it can be captured. Repeats each for ``enough`` seconds."""
     for _ in range(3):
         call()
     if device.type != "cuda":
         return Times(duration(call, enough))
-    # Waiting and capturing are of the current device, which may be another one.
+    # Synchronization and capture use the current device, which may be another one.
     with torch.cuda.device(device):
         taken = duration(call, enough, torch.cuda.synchronize)
         try:
@@ -142,7 +142,7 @@ def measure(call: Callable[[], Any], device: torch.device, enough: float = _ENOU
 def duration(
     call: Callable[[], Any], seconds: float, wait: Callable[[], None] = lambda: None
 ) -> float:
-    """The time of calls in milliseconds, each from a wait to a wait: the lower quartile, as a host is slower at times, and never faster."""
+    """The lower quartile of call times in milliseconds, each between two synchronizations: delays of the host only add time."""
     taken: list[float] = []
     until = time.perf_counter() + seconds
     while len(taken) < _LEAST or (len(taken) < _MOST and time.perf_counter() < until):
@@ -155,7 +155,7 @@ def duration(
 
 
 def better(one: Times, other: Times) -> bool:
-    """Whether the first is faster as calls, and no slower in a CUDA graph but for noise; or the other way round."""
+    """Whether the first is faster in calls, and not slower in a CUDA graph beyond noise; or the other way round."""
     if one.graph is None or other.graph is None:
         return one.call < _MARGIN * other.call
     calls, graphs = one.call / other.call, one.graph / other.graph
@@ -163,15 +163,15 @@ def better(one: Times, other: Times) -> bool:
 
 
 def choose(units: Sequence[Any], taken: Callable[[set[Any]], Times]) -> tuple[set[Any], Times]:
-    """Which of these to leave to PyTorch, and the times then. ``taken`` says what the model takes without some of them.
+    """Chooses the units to leave to PyTorch, and returns them with the resulting times. ``taken`` measures the model without some.
 
-    All are kept at first. Then halves are left out, and halves of those that cannot be left out as a whole.
+    At first all units are kept. Then halves are left out, and halves of those that cannot be left out as a whole.
     """
     refused: set[Any] = set()
     best, tries = taken(refused), 0
     parts = [list(units)] if len(units) > 1 else []
     while parts and tries < _TRIES:
-        # The first ones first: what is refused early saves the most.
+        # Process the first ones first: an early refusal saves the most.
         part = parts.pop(0)
         for half in (part[: len(part) // 2], part[len(part) // 2 :]):
             times, tries = taken(refused | set(half)), tries + 1
@@ -185,8 +185,8 @@ def choose(units: Sequence[Any], taken: Callable[[set[Any]], Times]) -> tuple[se
 def slower_alone(
     regions: Collection[Region], is_fast: bool, batch_invariant: bool, free: Collection[Any]
 ) -> set[Any]:
-    """The keys of regions that are slower than PyTorch's own kernels by themselves, on drawn tensors. Operators of ``free`` with one
-    operand are not run for PyTorch, whose compiler has the operator before them do it. After some seconds an estimate decides."""
+    """The keys of regions that alone are slower than PyTorch's kernels, measured on random tensors. Unary operators in ``free``
+    cost PyTorch nothing, since its compiler fuses them with the preceding operator. After a time limit, an estimate decides."""
     until = time.perf_counter() + _ALONE
     known: dict[Any, float] = {}
     sums: dict[Any, float] = {}
@@ -197,7 +197,7 @@ def slower_alone(
             if time.perf_counter() < until:
                 ways = _ways(region, is_fast, batch_invariant, free)
                 device = region.inputs[0].meta["val"].device
-                # PyTorch may refuse to see a drawn value in another shape.
+                # PyTorch may refuse to view a random value in another shape.
                 with suppress(RuntimeError):
                     ours, theirs = (measure(one, device, _EACH) for one in ways)
                     known[shape] = (ours.graph or ours.call) - (theirs.graph or theirs.call)
@@ -206,7 +206,7 @@ def slower_alone(
 
 
 def _number(one: Any) -> Any:
-    """A number, or what a symbol is in the example."""
+    """A number, or a symbol's value in the example."""
     return one.node.hint if isinstance(one, torch.SymInt) else one
 
 
@@ -215,7 +215,7 @@ def _extents(node: fx.Node) -> tuple[int, ...]:
 
 
 def drawn(node: fx.Node) -> Any:
-    """A value of a node's kind, positive as variances are."""
+    """A random value for a node, positive as variances are."""
     known = node.meta["val"]
     if not isinstance(known, torch.Tensor):
         return _number(known)
@@ -226,7 +226,7 @@ def drawn(node: fx.Node) -> Any:
 
 
 def is_like(given: torch.Tensor, node: fx.Node) -> bool:
-    """Whether a tensor is of the kind of a node's value."""
+    """Whether a tensor matches a node's value in its properties."""
     known = node.meta["val"]
     if not isinstance(known, torch.Tensor):
         return False
@@ -238,7 +238,7 @@ def is_like(given: torch.Tensor, node: fx.Node) -> bool:
 def _ways(
     region: Region, is_fast: bool, batch_invariant: bool, free: Collection[Any]
 ) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """A region as a call of the operator, and by PyTorch's kernels."""
+    """A region as a call of the operator, and as a call with PyTorch's kernels."""
     read = [*region.inputs, *region.parameters]
     read += [one for node in region.nodes for one in node.all_input_nodes]
     given = {one: drawn(one) for one in dict.fromkeys(read) if one not in region.nodes}

@@ -1,7 +1,7 @@
-"""Whole models as network files: ``torch.export`` reads a model, and each of its operators is a layer by the table.
+"""Export of whole models as network files: ``torch.export`` traces a model, and the table maps each operator to a layer.
 
-What the library reads afterwards is a graph of layers in JSON and parameters under the names of the model's ``state_dict``. No Python is
-needed to run it.
+The files are a graph of layers in JSON and parameters under the names of the model's ``state_dict``. The library runs them
+without Python.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 class ExportError(ValueError):
-    """A model is no network of layers that the library has, or computes something else."""
+    """A model contains an operator without a layer in the library, or its network gives a different result."""
 
 
 class Exported(NamedTuple):
-    """What :func:`export` wrote."""
+    """The files written by :func:`export`."""
 
     network: File
     """The graph of layers, JSON."""
@@ -62,19 +62,19 @@ def export(
 ) -> Exported:
     """Writes a model as a network, ``path`` with the suffix ``.json``, and its parameters, with ``.safetensors``.
 
-    ``example`` is an input of the model, or a tuple of them: its further inputs are those that the network adds somewhere. Batch and
-    spatial extents of the network are free, unless the model upsamples to a size, or gives values another shape. What it computes of its
-    input's extents in Python, such as TensorFlow's padding ``same``, is that of the example. Several results of the model, in tuples, lists and
-    dictionaries, are the network's outputs in their order. The model is read as for inference: dropout is gone, and batch norms take their running
-    statistics. Parameters have the names of ``model.state_dict()``, so that later checkpoints of the model load without another
-    export. What is computed of parameters alone is computed once, and stored under the name of the layer that takes it.
+    ``example`` is an input of the model, or a tuple of them; further inputs are those that the network adds somewhere. Batch
+    and spatial extents of the network are free, unless the model upsamples to a size or reshapes values. Values that Python
+    code computes from the input's extents, such as TensorFlow's padding ``same``, are fixed to those of the example. Several
+    results of the model, in tuples, lists and dictionaries, become the network's outputs in their order. The model is exported
+    for inference: without dropout, and with the running statistics of batch norms. Parameters have the names of
+    ``model.state_dict()``, so later checkpoints of the model load without another export. Values computed only from parameters
+    are computed once, and stored under the name of the layer that uses them.
 
     With ``check`` the network runs on the CPU, in float32, and is compared with the model.
 
     ``convfuse run --network NAME.json --parameters NAME.safetensors`` runs it, and ``serde_json::from_str::<Graph>`` reads it in Rust.
 
-    Raises :class:`ExportError` with the module and the operator of each place that is no layer of the library, and if the check finds
-    another result.
+    Raises :class:`ExportError` with module and operator of each place that has no layer in the library, and if the check fails.
     """
     examples = (example,) if isinstance(example, torch.Tensor) else tuple(example)
     with _evaluating(model), torch.no_grad():
@@ -96,7 +96,7 @@ def export(
 
 @contextmanager
 def _evaluating(model: nn.Module):
-    """The model as for inference, meanwhile."""
+    """Temporarily switches the model to evaluation mode."""
     were = [(one, one.training) for one in model.modules()]
     model.eval()
     try:
@@ -107,7 +107,7 @@ def _evaluating(model: nn.Module):
 
 
 class _Network:
-    """A network in the making."""
+    """A network under construction."""
 
     def __init__(self, program: torch.export.ExportedProgram, model: nn.Module) -> None:
         self.graph = program.graph
@@ -133,7 +133,7 @@ class _Network:
         """Which inputs of the model the network has. What no operator reads is left out, but for the first one."""
 
     def build(self) -> tuple[str, dict[str, torch.Tensor]]:
-        """The network in JSON, as the library writes it, and its parameters."""
+        """The network in the library's JSON form, and its parameters."""
         tidy(self.graph)
         inputs, output, count = [], None, 0
         for node in self.graph.nodes:
@@ -179,7 +179,7 @@ class _Network:
         return text, {name: self.tensors[name].reshape(shape) for name, shape, _ in table}
 
     def fresh(self, name: str) -> str:
-        """A name that no value has: this one, or with a number."""
+        """An unused name: this one, or with a number."""
         name = name or "y"
         found, number = name, 1
         while found in self.taken:
@@ -189,12 +189,12 @@ class _Network:
         return found
 
     def add(self, node: fx.Node) -> None:
-        """Adds the layers that a node is, perhaps with some behind it."""
+        """Adds the layers of a node, perhaps with some of the following nodes."""
         if node.target in SPLITS:
-            # Its results are layers.
+            # Its results are the layers.
             return
         if node.target is operator.getitem and node.args[0].target not in SPLITS:
-            # A result of a node that was refused.
+            # A result of a refused node.
             self.values[node] = self.values[node.args[0]]
             return
         try:
@@ -209,7 +209,7 @@ class _Network:
         self.gated(path.last)
 
     def gated(self, x: fx.Node) -> None:
-        """Adds the layer that a value's product with a function of it is, if that is what its readers are."""
+        """Adds a gate layer if the readers of ``x`` are a function of it and the product with that function."""
         if len(readers(x)) != 2:
             return
         path = Path(x)
@@ -222,7 +222,7 @@ class _Network:
             self.values[one] = self.values[path.last]
 
     def path(self, node: fx.Node) -> Path:
-        """The layers of a node behind the first of its operands that has such."""
+        """The layers of a node after the first operand for which there are any."""
         reasons: list[Refused] = []
         split = node.target is operator.getitem
         for x in (node.args[0] if split else node).all_input_nodes:
@@ -237,7 +237,7 @@ class _Network:
         )
 
     def behind(self, node: fx.Node, x: fx.Node) -> Path:
-        """The layers of a node behind its operand ``x``."""
+        """The layers of a node after its operand ``x``."""
         rows = self.rows(node)
         for row in rows:
             try:
@@ -248,7 +248,7 @@ class _Network:
         raise Refused("the library has no such layer")
 
     def by(self, row: Any, node: fx.Node, x: fx.Node) -> Path:
-        """The layers that a row of the table makes of a node behind its operand ``x``, and of the convolution behind padding."""
+        """The layers that a row of the table gives for a node after its operand ``x``, including a convolution after padding."""
         path = Path(x)
         row(node, path)
         while path.padding is not None:
@@ -267,7 +267,7 @@ class _Network:
         return path
 
     def rows(self, node: fx.Node) -> list[Any]:
-        """How a node may become layers: each way that it may, until one does."""
+        """The rows of the table for a node, to be tried in order."""
         target = node.target
         if target is operator.getitem:
             return [part]
@@ -280,7 +280,7 @@ class _Network:
         return [table[target] for table in tables if target in table]
 
     def renamed(self, layer: dict[str, Any], path: Path) -> dict[str, Any]:
-        """A layer under the name of the module whose parameters it has."""
+        """A layer renamed to the module that owns its parameters."""
         ((name, attributes),) = layer.items()
         own = attributes.get("name")
         if own is None:
@@ -299,12 +299,12 @@ class _Network:
         if name == "scale":
             name, attributes["shape"] = "mul", list(value(given[""]).shape)
         if "shape" in attributes:
-            # Layers that share a parameter agree about what it is before training.
+            # Layers that share a parameter must agree on its initialisation.
             attributes["initialisation"] = "ones"
         return {name: attributes}
 
     def prefix(self, given: dict[str, fx.Node]) -> str | None:
-        """What the names of these parameters begin with, if it is the same for all, and their suffixes are those of a module."""
+        """The common prefix of these parameters' names, if there is one and their suffixes are those of a module."""
         prefixes = set()
         for suffix, one in given.items():
             known = self.names.get(one.name)
@@ -323,7 +323,7 @@ class _Network:
         return node.target(*arguments, **named)
 
     def append(self, path: Path, layers: list[dict[str, Any]]) -> None:
-        """Adds the layers of a path behind the value that it begins with."""
+        """Adds the layers of a path after the value that it begins with."""
         before = self.values[path.x]
         for layer in layers:
             module, (name,) = where(path.nodes[0]) if path.nodes else "", layer
@@ -334,7 +334,7 @@ class _Network:
         self.values[path.last] = before
 
     def refuse(self, node: fx.Node, why: str) -> None:
-        """Notes that a node is no layer, and goes on behind it."""
+        """Records that a node has no layer, and continues after it."""
         module = where(node)
         kind = self.classes.get(module)
         place = f"{module or 'the model'} ({kind})" if kind else module or "the model"
@@ -349,8 +349,8 @@ _ADAPTIVE = (aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.defaul
 
 
 def _is_of_one_size(node: fx.Node) -> bool:
-    """Whether an adaptive pool changes nothing, as in front of VGG's classifier: its output is as large as its input, and goes to a
-    linear map alone, which refuses whatever is of another size."""
+    """Whether an adaptive pool is an identity, as before VGG's classifier: its output has its input's size, and only feeds a
+    linear layer, which refuses other sizes."""
     if list(node.args[1]) != list(value(node.args[0]).shape[2:]):
         return False
     while True:
@@ -368,7 +368,7 @@ _ALONG = frozenset({aten.view.default, aten.clone.default, aten.alias.default, *
 
 
 def _read(layers: list[dict[str, Any]], values: set[str]) -> list[dict[str, Any]]:
-    """The layers without which these values are not. An empty operand of ``cat`` is read by none."""
+    """The layers that these values depend on. An empty operand of ``cat`` is not read."""
     kept, values = [], set(values)
     for layer in reversed(layers):
         if layer["name"] in values:
@@ -392,7 +392,7 @@ def _compare(
     text: str,
     values: dict[str, torch.Tensor],
 ) -> float:
-    """How far the network's outputs for the example are off, in parts of the largest value of the model's."""
+    """The largest error of the network's outputs for the example, relative to the largest value of the model's."""
 
     def plain(one: torch.Tensor) -> torch.Tensor:
         return one.detach().to("cpu", torch.float32).contiguous()
@@ -414,7 +414,7 @@ def _compare(
 
 
 def _error(got: torch.Tensor, want: torch.Tensor) -> float:
-    """How far one output is off."""
+    """The relative error of one output."""
     if got.shape != want.shape:
         raise ExportError(f"convfuse: export: the network gives {tuple(got.shape)}, the model {tuple(want.shape)}")
     largest = want.nan_to_num(0, 0, 0).abs().max().item() if want.numel() else 0.0
@@ -428,7 +428,7 @@ def _error(got: torch.Tensor, want: torch.Tensor) -> float:
 
 
 def _in_lines(text: str) -> str:
-    """JSON with a line for each layer."""
+    """Formats JSON with one line per layer."""
     content = json.loads(text)
     layers = ",\n".join(f"  {json.dumps(one)}" for one in content.pop("layers"))
     tail = {key: content.pop(key) for key in ("output", "outputs") if key in content}
@@ -454,7 +454,7 @@ def _safetensors(values: dict[str, torch.Tensor]) -> Iterable[bytes]:
 
 
 def _write(path: File, parts: Iterable[bytes]) -> None:
-    """Writes a file as a whole, or not at all."""
+    """Writes a file atomically."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             for part in parts:
@@ -468,7 +468,7 @@ def _write(path: File, parts: Iterable[bytes]) -> None:
 
 
 def _umask() -> int:
-    """The permissions that new files lack."""
+    """The permission bits that new files lack."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,7 +1,7 @@
-"""``fuse``: a model whose calls run regions of its graphs as single operators, and the rest by PyTorch's own kernels.
+"""``fuse``: calls of a model run regions of its graphs as single operators, and the rest with PyTorch's own kernels.
 
-A model stays the object that it is. Its calls go through Dynamo, as after ``model.compile()``, to the backend of
-:mod:`convfuse._backend`; where derivatives are asked for, while others trace it, and under dispatch modes its own code runs.
+The model stays the same object. Its calls go through Dynamo, as after ``model.compile()``, to the backend of
+:mod:`convfuse._backend`. With gradients, while another tool traces the model, and under dispatch modes, its own code runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ __all__ = ["Entry", "Report", "fuse", "report", "unfuse"]
 
 _STATE = "_convfuse"
 
-# What PyTorch looks for in a module: what is called in place of its own code, and what makes replicas of it.
+# Attributes that PyTorch looks up in a module: the replacement of its own code, and the function that makes
+# replicas.
 _CALLED, _REPLICATED = "_compiled_call_impl", "_replicate_for_data_parallel"
 
 
@@ -40,7 +41,7 @@ def _call(module: nn.Module, arguments: Any, named: Any) -> Any:
 
 
 class _Fused:
-    """What a fused model has beside what it had. It is called in the place of the model's own code."""
+    """The state of a fused model. It is called in place of the model's own code."""
 
     def __init__(self, module: nn.Module, options: Options) -> None:
         self.module, self.options = module, options
@@ -53,12 +54,12 @@ class _Fused:
 
     def begin(self, kernels: Kernels) -> None:
         self.kernels = kernels
-        # Dynamo counts programs by code: what is compiled of other models is not to count here.
+        # Dynamo limits compilations per code object. A copy keeps other models from counting here.
         own = FunctionType(_call.__code__.replace(), _call.__globals__, _call.__name__)
         self.compiled = torch.compile(own, backend=convfuse, options={"kernels": kernels})
 
     def put(self) -> None:
-        """Has calls of the module come here, unless it is left as it was."""
+        """Redirects calls of the module to this object, unless the model is left to PyTorch."""
         self.module.__dict__[_STATE] = self
         if not self.is_left:
             self.module.__dict__.update({_CALLED: self, _REPLICATED: self.replicate})
@@ -71,19 +72,19 @@ class _Fused:
             try:
                 return self.compiled(module, arguments, named)
             except TorchDynamoException:
-                # Of a call unlike the ones before, before anything has run.
+                # Raised for a call unlike earlier ones, before anything has run.
                 pass
         return self.run(*arguments, **named)
 
     def run(self, *arguments: Any, **named: Any) -> Any:
-        """Calls the model, where what Dynamo cannot compile, or refuses, is left to Python: errors are then those that PyTorch raises."""
+        """Calls the model. Python runs the parts that Dynamo cannot compile or refuses, so errors are PyTorch's own."""
         with _errors_are_left_to_python():
             result = self.compiled(self.module, arguments, named)
         self.kernels.was_called = True
         return result
 
     def replicate(self) -> nn.Module:
-        """A replica for another device, as ``DataParallel`` makes them in each call, with parameters of its own."""
+        """A replica for another device with its own parameters, as ``DataParallel`` makes one in each call."""
         replica = type(self.module)._replicate_for_data_parallel(self.module)
         other = _Fused.__new__(_Fused)
         other.__dict__.update(self.__dict__ | {"module": replica})
@@ -102,7 +103,7 @@ class _Fused:
         self.put()
 
     def keep_the_faster(self, example: tuple[Any, ...], device: torch.device) -> None:
-        """Leaves to PyTorch what the model is faster without, on this example."""
+        """Leaves regions to PyTorch if the model is faster without them on this example."""
 
         def plain() -> Any:
             return self.module._call_impl(*example)
@@ -141,26 +142,26 @@ class _Fused:
 
 
 def _is_left_alone(module: nn.Module) -> bool:
-    """Whether PyTorch's own code is to run: derivatives are asked for, somebody traces the model or looks at its operators."""
+    """Whether PyTorch's own code must run: for gradients, or while another tool traces the model or inspects its operators."""
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         return True
     if torch._C._functorch.maybe_current_level() is not None or forward_ad._current_level >= 0:
         return True
-    # Dynamo refuses a call while another thread traces, as it does when it compiles.
+    # Dynamo refuses a call while another thread traces, which it also does while compiling.
     if torch._C._len_torch_dispatch_stack() > 0 or is_fx_symbolic_tracing():
         return True
     return torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters())
 
 
 class _Suppressed:
-    """How many threads have Dynamo's errors suppressed, and the setting before the first of them."""
+    """The number of threads that suppress Dynamo's errors, and the setting before the first one."""
 
     lock, count, before = threading.Lock(), 0, False
 
 
 @contextmanager
 def _errors_are_left_to_python() -> Iterator[None]:
-    """What Dynamo fails at runs as it is written. The setting is one of the process."""
+    """Runs code as written if Dynamo fails on it. The setting is global to the process."""
     with _Suppressed.lock:
         if _Suppressed.count == 0:
             _Suppressed.before, dynamo.suppress_errors = dynamo.suppress_errors, True
@@ -176,7 +177,7 @@ def _errors_are_left_to_python() -> Iterator[None]:
 
 @contextmanager
 def _unchanged(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Calls leave no trace in buffers, which norms in training write, nor in generators of random numbers."""
+    """Restores buffers, which norms in training write to, and random number generators after calls."""
     buffers = [(one, one.clone()) for one in module.buffers()]
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
@@ -207,26 +208,27 @@ def fuse(
     choice: Choice = "time",
     batch_invariant: bool = False,
 ) -> nn.Module:
-    """Has calls of ``model`` run convolutions and norms with what follows them as single operators, in place, and returns it.
+    """Makes calls of ``model`` run convolutions and norms with their following layers as single operators, in place, and returns it.
 
-    The model is the object that it was, of its class, with its parameters, hooks and submodules; it can be copied, pickled, moved and
-    exported. A call without gradients is compiled when it is first made, by Dynamo, in a second or a few, and again where guards of
-    Dynamo say so; ``with torch.no_grad()`` or ``torch.inference_mode()`` are what it is for. In all other ways of use the model's own
-    code runs. Calls of the model count, not calls of its methods or submodules: of ``vae.decode`` it is ``vae.decoder`` that is to be fused.
+    The model stays the same object of the same class, with its parameters, hooks and submodules. It can be copied, pickled,
+    moved and exported. Dynamo compiles the first call without gradients, in one or a few seconds, and recompiles when its
+    guards fail. Use it with ``torch.no_grad()`` or ``torch.inference_mode()``; in all other cases the model's own
+    code runs. Only calls of the model itself are fused, not those of its methods or submodules: for ``vae.decode``, fuse
+    ``vae.decoder``.
 
-    With ``example_input`` (a tensor, or a tuple of arguments) regions are kept only if the whole model is faster by them, as calls and
-    in a CUDA graph, and the model is left as it is if nothing makes it faster. Call ``fuse`` under the autocast that the model will run
-    in. Without it, and with ``choice="estimate"``, regions are taken on a GPU where PyTorch is known to be slower; ``choice="all"`` takes
-    each region that has a norm or a softmax, or a convolution and more.
+    With ``example_input`` (a tensor, or a tuple of arguments), regions are kept only if they make the whole model faster, in calls
+    and in a CUDA graph; the model is left unchanged if nothing makes it faster. Call ``fuse`` under the autocast that the model
+    will run in. Without it, and with ``choice="estimate"``, regions are taken on a GPU where PyTorch is known to be slower.
+    ``choice="all"`` takes each region with a norm or a softmax, or with a convolution and more.
 
-    ``precision`` says how convolutions of float32 are multiplied: ``"accurate"``, ``"fast"`` (tf32 class), or
-    ``"auto"``: as PyTorch's own convolutions would be, by the settings at the time of the call. That is fast on a GPU where the caller
+    ``precision`` is the math mode of float32 convolutions: ``"accurate"``, ``"fast"`` (tf32 class), or
+    ``"auto"``, which follows PyTorch's settings for convolutions at the time of the call. ``"auto"`` is fast on a GPU if the caller
     allows tf32 for convolutions, as PyTorch's defaults do (``torch.backends.cudnn.allow_tf32``,
-    ``torch.backends.cudnn.conv.fp32_precision``), or for matrix products. ``cpu`` has tensors on the CPU taken by this library, too, in
-    place of PyTorch's operators. Kernels may be chosen by the batch, as PyTorch's are, unless ``batch_invariant`` is true: then a sample
-    gives the same bits in any batch, as far as regions go.
+    ``torch.backends.cudnn.conv.fp32_precision``), or for matrix products. With ``cpu``, this library also replaces PyTorch's
+    operators for tensors on the CPU. Kernels may depend on the batch size, as in PyTorch, unless ``batch_invariant`` is true. Then
+    regions give the same bits for a sample in any batch.
 
-    :func:`report` tells what was done, :func:`unfuse` undoes it. A model that is fused already is fused anew.
+    :func:`report` describes the result, and :func:`unfuse` undoes it. A model that is already fused is fused anew.
     """
     _expect_module(model, "fuse")
     if not isinstance(example_input, (torch.Tensor, tuple, list, type(None))):
@@ -250,7 +252,7 @@ def fuse(
 
 
 def unfuse(model: nn.Module) -> nn.Module:
-    """Makes of a model what it was before :func:`fuse`, in place, and returns it."""
+    """Restores a model to its state before :func:`fuse`, in place, and returns it."""
     _expect_module(model, "unfuse")
     for module in model.modules():
         fused = module.__dict__.pop(_STATE, None)
@@ -263,8 +265,8 @@ def unfuse(model: nn.Module) -> nn.Module:
 
 
 def report(model: nn.Module) -> Report:
-    """What :func:`fuse` did to this model, or ``torch.compile(model, backend="convfuse")`` so far: which regions were taken, which were
-    not, why, and what it brought."""
+    """The result of :func:`fuse` for this model, or of ``torch.compile(model, backend="convfuse")`` so far: the regions taken and
+    not taken, the reasons, and the times."""
     _expect_module(model, "report")
     fused = model.__dict__.get(_STATE)
     found = compiled(model) if fused is None else fused.report()

@@ -1,6 +1,6 @@
-"""The backend ``"convfuse"`` of ``torch.compile``: regions are calls of the operator, inductor compiles the rest.
+"""The backend ``"convfuse"`` of ``torch.compile``: regions become calls of the operator, inductor compiles the rest.
 
-Regions are kept if they make the graph faster: inductor compiles it with them and without, and both are timed.
+Regions are kept if they make the graph faster: inductor compiles it with and without them, and both are timed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _log = logging.getLogger("convfuse")
 
 _OURS = ("batch_invariant", "choice", "cpu", "precision")
 
-# The last reports of graphs that are inductor's alone.
+# The latest reports of graphs that are entirely inductor's.
 _LEFT: deque[Report] = deque(maxlen=64)
 
-# Whose operators may be called any number of times. A collective, for one, needs all processes to call it as often.
+# Namespaces of operators that may be called any number of times. A collective, for example, must be called
+# equally often by all processes.
 _REPEATABLE = frozenset({"aten", "convfuse", "prims", "torchvision"})
 
 _COPY = torch.ops.aten.copy_.default
@@ -48,9 +49,9 @@ def convfuse(
 ) -> Callable[..., Any]:
     """The backend ``"convfuse"`` of ``torch.compile``.
 
-    ``options`` may have ``precision``, ``cpu``, ``choice`` and ``batch_invariant``, as :func:`convfuse.fuse` takes them, and inductor's
-    own; ``mode`` is inductor's. Dynamo lets go of tensors after it compiled for a backend that is registered by its name, as this one
-    is, so a fused model's ``kernels`` come here, too.
+    ``options`` may have ``precision``, ``cpu``, ``choice`` and ``batch_invariant``, as in :func:`convfuse.fuse`, and inductor's
+    own; ``mode`` is inductor's. Dynamo releases tensors after compiling for a backend registered by name, as this one
+    is, so the ``kernels`` of a fused model are also passed here.
     """
     guard_hooks()
     given = dict(options or {})
@@ -77,12 +78,12 @@ def convfuse(
         report.entries += program.entries
         run = _compiled(program, examples, named, table, inputs, report)
         _log.info("%s", report)
-        # It is found as long as what was compiled is there.
+        # The report is found as long as the compiled code exists.
         run._convfuse_report = report
         return run
 
     whole = {one: how for one, how in table.items() if one not in ROWS}
-    # What is cached of a whole graph does not know which backend it was for.
+    # The cache key of a whole graph does not include the backend.
     with functorch_config.patch(enable_autograd_cache=False):
         return compile_fx(
             graph_module, inputs, inner_compile=inner, decompositions=whole, config_patches=patches
@@ -97,7 +98,7 @@ def _compiled(
     inputs: Sequence[Any],
     report: Report,
 ) -> Callable[..., Any]:
-    """What runs the program, with the regions that make it faster. ``inputs`` are those of the first call."""
+    """The compiled program with the regions that make it faster. ``inputs`` are those of the first call."""
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.utils import BoxedBool
 
@@ -114,7 +115,7 @@ def _compiled(
     if options.choice == "estimate" or not _is_repeatable(program, inputs):
         program.estimate()
         return form(program.left)
-    # Without CUDA graphs of PyTorch's own, in which outputs lie where those of the call before were.
+    # Without PyTorch's own CUDA graphs, whose outputs share memory between calls.
     is_graph = named.get("cudagraphs") is not None and named["cudagraphs"].value
     changed = {"cudagraphs": BoxedBool(False)} if is_graph else {}
     device = _device(program)
@@ -158,7 +159,7 @@ def _device(program: Program) -> torch.device:
 
 
 def _is_repeatable(program: Program, inputs: Sequence[Any]) -> bool:
-    """Whether the graph may be called to time it, on a device that is there: what it writes to are its inputs alone, in the end."""
+    """Whether the graph may be called for timing, on an existing device: it only writes to its inputs, at its end."""
     if _device(program).type == "cuda" and not torch.cuda.is_available():
         return False
     if any(isinstance(one, FakeTensor) for one in inputs):
@@ -173,7 +174,7 @@ def _is_repeatable(program: Program, inputs: Sequence[Any]) -> bool:
 
 @contextmanager
 def _real(device: torch.device) -> Iterator[None]:
-    """What is called runs, while a compiler is at work, and leaves no trace in generators of random numbers."""
+    """Runs calls for real while a compiler is active, and restores random number generators afterwards."""
     is_cuda = device.type == "cuda"
     with _disable_current_modes(), no_python_dispatcher(), torch.no_grad():
         with torch.random.fork_rng([device] if is_cuda else []):
@@ -182,7 +183,7 @@ def _real(device: torch.device) -> Iterator[None]:
 
 
 def _values(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """The graph's inputs: those of the call where they are known to be the same, and others in place of what is written to."""
+    """The graph's inputs: those of the call if they are known to match, and random values for inputs that are written to."""
     nodes = program.graph_module.graph.nodes
     places = [one for one in nodes if one.op == "placeholder"]
     written = {one.args[0] for one in nodes if one.target is _COPY}
@@ -195,7 +196,7 @@ def _values(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _decompose(graph_module: fx.GraphModule, table: dict[Any, Callable[..., Any]]) -> None:
-    """Has operators that were kept whole for regions be those that inductor has kernels for."""
+    """Decomposes operators that were kept whole for regions into those that inductor has kernels for."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     graph = graph_module.graph
@@ -224,7 +225,7 @@ def _decompose(graph_module: fx.GraphModule, table: dict[Any, Callable[..., Any]
 
 
 def _replace(node: fx.Node, results: Any) -> None:
-    """Has readers of a node read these results, of which a tuple is read by its items."""
+    """Replaces a node by these results; readers of a tuple read its items."""
     if isinstance(results, fx.Node):
         node.replace_all_uses_with(results)
     else:

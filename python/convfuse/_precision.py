@@ -1,4 +1,4 @@
-"""How float32 is multiplied: as PyTorch's own convolutions would be, unless the caller says otherwise."""
+"""The math mode of float32: that of PyTorch's own convolutions, unless the caller selects one."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ __all__ = [
 Precision = Literal["auto", "accurate", "fast"]
 PRECISIONS = ("auto", "accurate", "fast")
 
-# Names that a call looks up once less.
+# Local names that save an attribute lookup per call.
 _matmul_precision = torch.get_float32_matmul_precision
 _cudnn_allows_tf32 = torch._C._get_cudnn_allow_tf32
 _float32_precision = torch._C._get_fp32_precision_getter
 
-# PyTorch has an older and a newer way to allow tf32, and the older one is not to be asked once the newer one was used.
+# PyTorch has an older and a newer interface to allow tf32. The older one must not be read once the newer one
+# was used.
 _NEWER: list[bool] = []
 
 
 def expect_precision(precision: str) -> None:
-    """``ValueError`` for what is no precision."""
+    """Raises ``ValueError`` for an invalid precision."""
     if precision not in PRECISIONS:
         raise ValueError(f"convfuse: precision is {precision!r}, must be one of {PRECISIONS}")
 
 
 @torch.compiler.assume_constant_result
 def matrix_products_allow_tf32() -> bool:
-    """Whether the caller allows tf32 in matrix products, now. Dynamo guards that setting by itself."""
+    """Whether tf32 is currently allowed in matrix products. Dynamo guards this setting itself."""
     if not _NEWER:
         try:
             return _matmul_precision() != "highest"
@@ -45,7 +46,7 @@ def matrix_products_allow_tf32() -> bool:
 
 
 def convolutions_allow_tf32() -> bool:
-    """Whether the caller allows tf32 in convolutions, as PyTorch does by default, or in matrix products, now."""
+    """Whether tf32 is currently allowed in convolutions, as by default in PyTorch, or in matrix products."""
     if not _NEWER:
         try:
             return _cudnn_allows_tf32() or _matmul_precision() != "highest"
@@ -55,8 +56,8 @@ def convolutions_allow_tf32() -> bool:
 
 
 def guarded(precision: Precision) -> bool:
-    """Whether a program that Dynamo is compiling is to multiply fast. Where PyTorch's settings decide, Dynamo is given a guard on them, so
-    that the program is compiled anew under other settings."""
+    """Whether the program that Dynamo is compiling uses the fast math mode. If PyTorch's settings decide, Dynamo gets a guard on
+    them and recompiles the program when they change."""
     if precision != "auto":
         return precision == "fast"
     from torch._dynamo.source import GlobalStateSource
@@ -73,7 +74,7 @@ def guarded(precision: Precision) -> bool:
         try:
             add(holds, words, guard.user_stack)
         except TypeError:
-            # PyTorch before 2.11 does not ask for the place in the user's code.
+            # PyTorch before 2.11 does not take the place in the user's code.
             add(holds, words)
 
     if context is not None:

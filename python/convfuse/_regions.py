@@ -1,9 +1,9 @@
 """Regions of ATen graphs that become one call of the operator.
 
-A region is a path of values that nobody else reads, each of which is a layer of a chain by the table; a value's product with a function of
-it counts as one where it is a layer. Arithmetic may read an earlier value of the path again, where there are only functions in between. A
-region begins with a convolution, a norm or a softmax and grows as long as there are layers; it ends at the last value that has the type of
-its input, so that nothing is rounded that PyTorch would not round.
+A region is a path of values without other readers, in which the table maps each value to a layer of a chain. The product of
+a value with a function of it counts as one layer where the chain has such a layer. Arithmetic may read an earlier value of
+the path again if only functions are in between. A region begins with a convolution, a norm or a softmax, and grows as long
+as there are layers. It ends at the last value with the type of its input, so that it rounds nothing that PyTorch would not.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ _PADS = (
 
 
 def is_norm(operator: str, attributes: dict[str, Any]) -> bool:
-    """Whether a layer is a norm that PyTorch computes in more than one pass over its input."""
+    """Whether a layer is a norm that PyTorch computes in several passes over its input."""
     if operator == "batch_norm":
         return attributes.get("training", False) or not attributes.get("track_running_stats", True)
     return operator in ("group_norm", "instance_norm", "layer_norm")
 
 
-# What reads values in any order of elements, and gives none of them as they are.
+# Operators that read values in any memory order and always write a new tensor.
 _WRITE_ANEW = (aten.cat.default, aten.convolution.default)
 
-# Of calls in graphs, whose names are part of the keys of inductor's cache on disk, which knows neither the fake implementation nor the
-# order in which inputs are kept.
+# Part of the names of calls in graphs, and thus of the keys of inductor's cache on disk. The cache includes
+# neither the fake implementation nor the memory order of inputs otherwise.
 _KNOWN = b"".join(
     pathlib.Path(__file__).with_name(one).read_bytes()
     for one in ("_chain.py", "_regions.py", "ops.py")
 )
 _NAME = f"convfuse_{crc32(_KNOWN):08x}"
 
-# What is known of a node that another one in its place does not have.
+# Metadata of a node that do not apply to its replacement.
 _OF_THE_OPERATOR = frozenset({"tensor_meta", "eager_input_vals"})
 
 
 @dataclass
 class Region:
-    """Nodes that are a chain."""
+    """Nodes that form a chain."""
 
     text: str
     """The chain."""
@@ -87,24 +87,24 @@ class Region:
 
     @property
     def is_float32_product(self) -> bool:
-        """Whether it matters how float32 is multiplied."""
+        """Whether the math mode of float32 matters."""
         is_product = any(one.startswith("conv") for one in self.operators)
         return is_product and self.dtype is torch.float32
 
     @property
     def has_weights_last(self) -> bool:
-        """Whether weights are channels-last, and not dense as well."""
+        """Whether weights are channels-last, but not also dense."""
         each = [one.meta.get("val") for one in self.parameters]
         tensors = [one for one in each if isinstance(one, torch.Tensor)]
         return any(is_channels_last(one) and not one.is_contiguous() for one in tensors)
 
     @property
     def key(self) -> tuple[str, torch.dtype]:
-        """The same for regions that are the same layers."""
+        """A key that is equal for regions with the same layers."""
         return self.text, self.dtype
 
     def moved(self, nodes: dict[fx.Node, fx.Node]) -> Region:
-        """The same region of a copy of the graph, by the nodes that stand for those of this one."""
+        """The same region in a copy of the graph. ``nodes`` maps this graph's nodes to the copy's."""
         inputs, parameters, own = (
             [nodes[one] for one in some] for some in (self.inputs, self.parameters, self.nodes)
         )
@@ -113,8 +113,8 @@ class Region:
 
 
 def tidy(graph: fx.Graph) -> bool:
-    """Takes out views, conversions, copies and paddings that change nothing, and all but one of those that do the same, so that paths are
-    not cut by them. Gives whether values may lie in memory otherwise than before."""
+    """Removes views, conversions, copies and paddings without effect, and duplicates of any of these, since they would cut paths.
+    Returns whether the memory order of values may have changed."""
     seen: dict[tuple[Any, ...], fx.Node] = {}
     for node in list(graph.nodes):
         if node.op != "call_function":
@@ -148,15 +148,15 @@ def tidy(graph: fx.Graph) -> bool:
 
 
 def _pads_nothing(node: fx.Node) -> bool:
-    """Whether a node pads by nothing what convolutions and concatenations alone read. Some networks pad in case that extents are odd, and
-    PyTorch's result is dense in any case."""
+    """Whether a node pads by 0, and only convolutions and concatenations read it. Some networks pad in case extents are odd.
+    PyTorch's result is dense in either case."""
     if node.target not in _PADS or any(one.target not in _WRITE_ANEW for one in node.users):
         return False
     return all(type(one) is int and one == 0 for one in node.args[1])
 
 
 def where(node: fx.Node) -> str:
-    """The path of the module that a node is of, as well as it is known."""
+    """The path of the module that a node belongs to, as far as it is known."""
     stack = node.meta.get("nn_module_stack") or {}
     name = next(reversed(stack.values()), ("",))[0] if stack else ""
     name = re.sub(r"^L\['\w+'\]", "", name)
@@ -164,14 +164,14 @@ def where(node: fx.Node) -> str:
 
 
 class _Finder:
-    """Regions in the order of a graph."""
+    """Finds regions in the order of a graph."""
 
     def __init__(self, cpu: bool) -> None:
         self.cpu = cpu
         self.taken: set[fx.Node] = set()
 
     def start(self, node: fx.Node) -> Path:
-        """The path that begins with a node, or with the padding before it, or with the dense copy that PyTorch's norms make first."""
+        """The path that begins with a node, with the padding before it, or with the dense copy before PyTorch's norms."""
         x, first = operand(node), node
         is_norm = FIRST.get(node.target, "instance norm") in ("group norm", "instance norm")
         is_copied = is_norm and x.target is aten.clone.default
@@ -189,7 +189,7 @@ class _Finder:
         return path
 
     def region(self, node: fx.Node) -> Region | Entry:
-        """The region that begins with a node, or why there is none."""
+        """The region that begins with a node, or the reason why there is none."""
         entry = Entry(where(node), FIRST.get(node.target, "instance norm"), False, "")
         try:
             device = value(operand(node)).device.type
@@ -230,7 +230,7 @@ class _Finder:
         )
 
     def move_extents(self, path: Path, nodes: list[fx.Node]) -> None:
-        """Has extents of values within a region, which others read, be read of values that stay: its inputs, or its last one."""
+        """Replaces extents of values within a region that other nodes read by those of values that stay: its inputs or its output."""
         own, last = {*nodes, *path.renewed.values()}, nodes[-1]
         for extent in [one for node in nodes[:-1] for one in node.users if one not in own]:
             if _is_read_within(extent, own):
@@ -254,10 +254,10 @@ class _Finder:
                 raise Refused("its extents are read before it is computed")
 
     def grow(self, path: Path) -> tuple[tuple[int, int, int, fx.Node] | None, str]:
-        """Goes on as far as there are layers. Gives how much of the path there was where its value last had the type of its input, and
-        why it goes no further."""
+        """Extends a path while there are layers. Returns the length of the path where its value last had the type of its input, and
+        the reason why it ends."""
         best, why = None, ""
-        # The value that more than the next layer reads, and those readers who are not of the path yet.
+        # Readers, other than the next layer, of the path's values that are not yet on the path.
         missing: set[fx.Node] = set()
         while True:
             missing.difference_update(path.nodes)
@@ -287,7 +287,7 @@ class _Finder:
 
 
 def _is_read_within(node: fx.Node, region: set[fx.Node]) -> bool:
-    """Whether a region's nodes alone read a value, or what is computed of it."""
+    """Whether only a region's nodes read a value or values computed from it."""
     return node in region or (
         node.op == "call_function"
         and bool(node.users)
@@ -296,13 +296,13 @@ def _is_read_within(node: fx.Node, region: set[fx.Node]) -> bool:
 
 
 def _expect_worth(layers: list[dict[str, Any]]) -> None:
-    """Refuses what PyTorch computes in one launch as well."""
+    """Refuses layers that PyTorch also computes in one launch."""
     if len(layers) == 1 and any(name == "batch_norm" and not is_norm(name, a) for name, a in layers[0].items()):
         raise Refused("a batch norm by itself")
 
 
 def _expect_shape(path: Path, y: torch.Tensor) -> None:
-    """Refuses what the library refuses for this input, or gives another shape. Symbols are taken for what they are in the example."""
+    """Refuses layers that the library refuses for this input, or that give another shape. Symbols have their example values."""
 
     def numbers(shape: Any) -> list[int]:
         return [one if type(one) is int else one.node.hint for one in shape]
@@ -319,7 +319,7 @@ def _expect_shape(path: Path, y: torch.Tensor) -> None:
 
 
 def find(graph: fx.Graph, cpu: bool) -> tuple[list[Region], list[Entry]]:
-    """The regions of a tidy graph, and what is said of each place where one could begin."""
+    """The regions of a tidy graph, and an entry for each place where one could begin."""
     finder, regions, entries = _Finder(cpu), [], []
     for node in graph.nodes:
         if not _begins(node) or node in finder.taken:
@@ -331,7 +331,8 @@ def find(graph: fx.Graph, cpu: bool) -> tuple[list[Region], list[Entry]]:
             entries.append(found.entry)
         else:
             entries.append(found)
-    # As PyTorch's convolutions, which take the order of their weights. That of one channel's weights tells nothing.
+    # Like PyTorch's convolutions, which take the memory order of their weights. Weights of one channel have
+    # no distinct order.
     are_last = any(one.has_weights_last for one in regions)
     for one in regions:
         is_of_one = one.operators[0].startswith("conv") and same(value(one.inputs[0]).shape[1:2], [1])
@@ -344,7 +345,7 @@ def find(graph: fx.Graph, cpu: bool) -> tuple[list[Region], list[Entry]]:
 
 
 def _written_last(graph: fx.Graph, regions: dict[fx.Node, Region]) -> set[fx.Node]:
-    """Values that are channels-last, where these regions' are as the operator gives them."""
+    """The channels-last values, if these regions have the operator's outputs."""
     last: set[fx.Node] = set()
     for node in graph.nodes:
         region = regions.get(node)
@@ -364,13 +365,13 @@ def _begins(node: fx.Node) -> bool:
     if node.target is aten.view.default:
         return any(one.target is aten._native_batch_norm_legit.no_stats for one in node.users)
     if node.target is aten._native_batch_norm_legit.no_stats:
-        # Behind a view of several samples it is that view which begins.
+        # After a view of several samples, the region begins with that view.
         return operand(node).target is not aten.view.default
     return node.target in FIRST
 
 
 def is_channels_last(known: torch.Tensor) -> bool:
-    """Whether an image or a volume is dense with channels as neighbours. One of a single channel is not where it is dense as it is."""
+    """Whether an image or a volume is dense in channels-last order. A dense single-channel one does not count."""
     axes = known.dim()
     if axes not in (4, 5):
         return False
@@ -382,8 +383,8 @@ def is_channels_last(known: torch.Tensor) -> bool:
 
 
 def _is_written_last(node: fx.Node, last: Collection[fx.Node]) -> bool:
-    """Whether a value that is none of the operator's is channels-last: if PyTorch's is, or if it is made of single values most of which
-    are of one that is among these."""
+    """Whether a value not computed by the operator is channels-last: if it is in PyTorch, or if it is computed elementwise and
+    most of its elements come from one of these values."""
     known = node.meta.get("val")
     if not isinstance(known, torch.Tensor) or known.dim() not in (4, 5):
         return False
@@ -403,13 +404,13 @@ def _is_written_last(node: fx.Node, last: Collection[fx.Node]) -> bool:
 
 
 def _hints(shape: Sequence[Any]) -> list[int]:
-    """Extents, those of the example in the place of symbols."""
+    """Extents, with the example's values for symbols."""
     return [one if type(one) is int else one.node.hint or 1 for one in shape]
 
 
 def _kept(node: fx.Node, last: Collection[fx.Node]) -> torch.Tensor | None:
-    """What is known of an input whose order of elements inductor is to keep: one that is channels-last, and is no value of the operator,
-    which has an order of its own. Else none: inductor would write a value of its own kernels densely."""
+    """The value of an input whose memory order inductor must keep: a channels-last one that the operator did not compute, since
+    the operator's outputs have their own order. Otherwise ``None``: inductor would write values of its own kernels densely."""
     known = node.meta.get("val")
     if not isinstance(known, torch.Tensor) or node.target in (RUN, RUN_RENEWING):
         return None
@@ -419,7 +420,7 @@ def _kept(node: fx.Node, last: Collection[fx.Node]) -> torch.Tensor | None:
 
 
 def channels_last(one: torch.Tensor) -> torch.Tensor:
-    """The same image or volume with channels as neighbours."""
+    """The image or volume in channels-last order."""
     order = torch.channels_last if one.dim() == 4 else torch.channels_last_3d
     return one.contiguous(memory_format=order)
 
@@ -431,8 +432,8 @@ def put(
     batch_invariant: bool,
     is_moved: bool = False,
 ) -> None:
-    """Puts a call of the operator in the place of each region. ``fast`` says whether float32 is multiplied fast, ``is_moved`` whether
-    values of the graph lie otherwise than PyTorch's."""
+    """Replaces each region with a call of the operator. ``fast`` selects the fast math mode of float32. ``is_moved`` tells whether
+    values of the graph may have another memory order than PyTorch's."""
     calls: dict[fx.Node, fx.Node] = {}
     called: dict[fx.Node, Region] = {}
     for region in regions:
@@ -456,14 +457,16 @@ def put(
                     node.replace_all_uses_with(parameter)
                     graph.erase_node(node)
     graph.eliminate_dead_code()
-    # Inductor is to write an input channels-last that is so in PyTorch, or is made of such by kernels of its own.
+    # Inductor must write an input channels-last if it is so in PyTorch, or if its own kernels compute it
+    # from such values.
     known = _written_last(graph, called)
     for call in called:
         kept = [_kept(one, known) for one in call.args[0]]
         call.meta["eager_input_vals"] = (kept, *[None] * 4), {one: None for one in call.kwargs}
     if all(one.is_dense for one in regions) and not is_moved:
         return
-    # The operator's value may lie in memory otherwise than PyTorch's, and not be seen in another shape.
+    # The operator's output may have another memory order than PyTorch's, and may not allow a view in another
+    # shape.
     for node in graph.nodes:
         if node.op == "call_function" and node.target in (
             aten.view.default,

@@ -1,4 +1,4 @@
-"""What is said of graphs and of models."""
+"""Reports on graphs and models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Entry:
 
 @dataclass
 class Times:
-    """What a call of the whole model took, in milliseconds."""
+    """The time of a call of the whole model, in milliseconds."""
 
     call: float
     """The host's time included."""
@@ -43,7 +43,7 @@ class Times:
 
 @dataclass(eq=False)
 class Report:
-    """What was taken of a model, and what was not."""
+    """The regions taken from a model, and the others."""
 
     entries: list[Entry] = field(default_factory=list)
     not_traced: list[tuple[str, str]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Report:
 
     @property
     def replaced(self) -> int:
-        """How many regions are calls of the operator."""
+        """The number of regions that are calls of the operator."""
         return sum(entry.taken for entry in self.entries)
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ there. A tensor with a weak reference to itself could not be swapped."""
 
 
 def note(report: Report, inputs: Iterable[object]) -> None:
-    """Has a graph's report be found as long as somebody holds it."""
+    """Registers a graph's report, which can be found as long as someone holds it."""
     _COMPILED[report] = {id(one): _storage(one) for one in inputs if isinstance(one, torch.Tensor)}
 
 
@@ -89,7 +89,7 @@ def _storage(one: torch.Tensor) -> StorageWeakRef | None:
     try:
         return StorageWeakRef(one.untyped_storage())
     except (NotImplementedError, RuntimeError):
-        # Of a subclass that has none.
+        # A tensor subclass without storage.
         return None
 
 
@@ -101,7 +101,7 @@ def _is_input(one: torch.Tensor, inputs: dict[int, StorageWeakRef | None]) -> bo
 
 
 def compiled(model: nn.Module) -> Report | None:
-    """What is said of the graphs that have parameters or buffers of a model as inputs, if there are any."""
+    """The combined report of the graphs whose inputs include parameters or buffers of a model, if there are any."""
     own = [*model.parameters(), *model.buffers()]
     found = [
         report

@@ -1,7 +1,7 @@
 """The table of ATen operators that are layers of a chain, one row each, with the conditions under which they mean the same.
 
-A row is a function of a node and of the path that has grown up to it: it adds the layer to the path, or raises :class:`Refused` with the
-reason. :data:`ROWS` has them by operator, :data:`FIRST` the operators that a path may begin with.
+A row is a function of a node and of the path before it: it adds the node's layer to the path, or raises :class:`Refused` with
+the reason. :data:`ROWS` maps operators to rows, and :data:`FIRST` has the operators that may begin a path.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _KEPT_IN_FLOAT32 = frozenset({"group_norm", "instance_norm", "layer_norm", "batc
 
 
 class Refused(Exception):
-    """A node is no layer of a chain, for the reason that is given."""
+    """A node has no layer in a chain, for the given reason."""
 
 
 def value(node: Any) -> torch.Tensor:
-    """What is known of a node's value: a tensor without elements. Refuses what is no tensor."""
+    """The node's value as known from tracing: a tensor without elements. Refuses other values."""
     known = node.meta.get("val") if isinstance(node, fx.Node) else None
     if not isinstance(known, torch.Tensor):
         raise Refused("an operand is no tensor")
@@ -59,19 +59,19 @@ def value(node: Any) -> torch.Tensor:
 
 
 def readers(node: fx.Node) -> list[fx.Node]:
-    """Those who read a value, not its extents alone."""
+    """The nodes that read a value itself, not only its extents."""
     return [one for one in node.users if one.target is not aten.sym_size.int]
 
 
 def arguments(node: fx.Node) -> dict[str, Any]:
-    """The arguments of a node by their names, with the defaults of its operator."""
+    """The arguments of a node by name, with the defaults of its operator."""
     schema = node.target._schema.arguments
     given = {one.name: one.default_value for one in schema if one.has_default_value()}
     return given | dict(zip((one.name for one in schema), node.args)) | node.kwargs
 
 
 def same(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    """Whether shapes are the same, whatever their symbols stand for."""
+    """Whether shapes are equal for all values of their symbols."""
     return len(left) == len(right) and all(
         statically_known_true(a == b) for a, b in zip(left, right)
     )
@@ -90,7 +90,7 @@ def _number(one: Any) -> float:
 
 
 class Path:
-    """Layers that follow each other. Others than the next one read a layer's value only if they follow, too."""
+    """A sequence of layers. A layer's value may have readers other than the next layer only if these follow on the path, too."""
 
     def __init__(self, x: fx.Node) -> None:
         self.x = x
@@ -114,7 +114,7 @@ class Path:
 
     @property
     def known(self) -> torch.Tensor:
-        """What is known of the last value."""
+        """The last value as known from tracing."""
         return value(self.last)
 
     @property
@@ -141,11 +141,11 @@ class Path:
         return json.dumps(content, separators=(",", ":"))
 
     def fresh(self) -> str:
-        """A name for a layer, that of its number."""
+        """A name for a layer, from its index."""
         return f"p{len(self.layers)}"
 
     def expect_float32(self, layer: str, *parameters: fx.Node | None) -> None:
-        """Refuses parameters of a norm or factors that would be rounded, or that are of a type of their own."""
+        """Refuses parameters of norms and factors that would be rounded, or that have a type of their own."""
         for one in parameters:
             if one is None or value(one).dtype is self.dtype:
                 continue
@@ -155,8 +155,8 @@ class Path:
                 raise Refused(f"its parameters are float32 between tensors of {self.dtype}")
 
     def add(self, layer: dict[str, Any], nodes: Sequence[fx.Node], **parameters: fx.Node | None):
-        """Adds a layer that these nodes are, the last of which has its value, with its parameters by their suffixes. A layer of no nodes
-        is a part of what the next one is."""
+        """Adds the layer of these nodes, the last of which has its value, with its parameters by suffix. A layer without nodes is part
+        of the next one."""
         if self.padding is not None:
             raise Refused("padding without a convolution behind it")
         (operator,) = layer
@@ -173,7 +173,7 @@ class Path:
         self.follow(nodes)
 
     def follow(self, nodes: Sequence[fx.Node]) -> None:
-        """Goes on behind nodes, the last of which has the path's value from here on; it stays where there are none."""
+        """Continues after these nodes, the last of which has the path's value from now on; unchanged if there are none."""
         self.nodes.extend(nodes)
         self.last = [self.last, *nodes][-1]
         if nodes and self.layers:
@@ -211,12 +211,12 @@ def _whole(*targets: torch._ops.OpOverload) -> Callable[[Row], Row]:
 
 
 def operand(node: fx.Node) -> fx.Node:
-    """The value that a path takes that begins with this node."""
+    """The input value of a path that begins with this node."""
     return node.args[0]
 
 
 def _result(node: fx.Node) -> fx.Node:
-    """The first of several results, the only one that is read."""
+    """The first result of a node, if no other one is read."""
     results = _results(node)
     if list(results) != [0]:
         raise Refused("more than its first result is read")
@@ -224,12 +224,12 @@ def _result(node: fx.Node) -> fx.Node:
 
 
 def _results(node: fx.Node) -> dict[int, fx.Node]:
-    """Those of several results that are read, by their numbers."""
+    """The results of a node that are read, by index."""
     return {one.args[1]: one for one in node.users}
 
 
 def _rounded_of(node: fx.Node | None) -> fx.Node | None:
-    """The float32 parameter that a value is rounded of, which kernels do themselves; else the value."""
+    """The float32 parameter behind a rounding conversion, which kernels do themselves; otherwise the node itself."""
     if node is not None and node.target is aten._to_copy.default and _only_converts(node):
         source = node.args[0]
         if value(source).dtype is torch.float32 and value(node).dtype in TYPES:
@@ -305,7 +305,7 @@ def _pad(node: fx.Node, path: Path, mode: str) -> None:
 
 
 def _pad_widths(node: fx.Node, path: Path) -> list[tuple[int, int]]:
-    """The widths before and after each axis of space."""
+    """The padding widths before and after each spatial axis."""
     a = arguments(node)
     pads = _numbers(a["pad"] if "pad" in a else a["padding"])
     axes = path.known.dim() - 2
@@ -386,7 +386,7 @@ def _circular(node: fx.Node, path: Path) -> None:
 
 @_whole(aten.permute.default)
 def _of_channels(node: fx.Node, path: Path) -> None:
-    """Layers of the channels as they are written for the last axis: between permutations there and back."""
+    """Layers over the channels written for the last axis: between a permutation and its inverse."""
     rank = path.known.dim()
     there, back = [0, *range(2, rank), 1], [0, rank - 1, *range(1, rank - 1)]
 
@@ -480,7 +480,7 @@ def _shuffle(node: fx.Node, path: Path) -> None:
 
 
 def _shuffle_of_views(split: fx.Node, path: Path) -> None:
-    """A shuffle as it is written by hand: axes are split by a view, permuted, and joined by another view."""
+    """A shuffle written by hand: a view splits axes, a permutation follows, and another view joins axes."""
     x, parts, nodes = path.known.shape, value(split).shape, [split]
     refused = Refused(f"a view of {tuple(x)} as {tuple(parts)} that is no shuffle of channels or pixels")
     order = list(range(len(parts)))
@@ -514,7 +514,7 @@ def _shuffle_of_views(split: fx.Node, path: Path) -> None:
             path.add({"pixel_unshuffle": {"downscale_factor": r}}, nodes)
             return
         if order == [0, 3, 5, 1, 2, 4] and r == also and same(found, (n, c * r * r, h, w)):
-            # All channels of a pixel side by side.
+            # All channels of a pixel become adjacent.
             path.add({"pixel_unshuffle": {"downscale_factor": r}}, [])
             path.add({"channel_shuffle": {"groups": c}}, nodes)
             return
@@ -523,7 +523,7 @@ def _shuffle_of_views(split: fx.Node, path: Path) -> None:
 
 @_whole(aten.expand.default)
 def _expand(node: fx.Node, path: Path) -> None:
-    """What products broadcast themselves."""
+    """An expansion that only products read, which broadcast themselves."""
     if any(one.target is not aten.mul.Tensor for one in readers(node)):
         raise Refused("a value that is expanded otherwise than for a product")
     path.follow([node])
@@ -573,7 +573,7 @@ def _cat(node: fx.Node, path: Path) -> None:
 
 
 def _sum_of_stacked(node: fx.Node, others: list[fx.Node], path: Path) -> None:
-    """A sum, or an average, of values of one shape that are stacked for it."""
+    """A sum or an average of values of the same shape that are stacked for it."""
     refused = Refused("values one behind the other along the batch")
     shape = path.known.shape
     view, reduction = node, node
@@ -640,7 +640,7 @@ SPLITS = (aten.split_with_sizes.default, aten.split.Tensor)
 
 
 def part(node: fx.Node, path: Path) -> None:
-    """Adds the layer that takes one of the parts that a value is split into."""
+    """Adds the layer that slices one part of a split value."""
     split, number = node.args
     dim = arguments(split)["dim"] % path.known.dim()
     lengths = _numbers([one.shape[dim] for one in split.meta["val"]])
@@ -706,7 +706,7 @@ def _group_norm(node: fx.Node, path: Path) -> None:
 
 
 def a_value(one: Any) -> Any:
-    """The number that an argument is, or the symbol."""
+    """The number or the symbol that an argument stands for."""
     return one.meta.get("val") if isinstance(one, fx.Node) else one
 
 
@@ -756,7 +756,7 @@ def _view(node: fx.Node, path: Path) -> None:
 
 
 def _instance_norm(node: fx.Node, users: list[fx.Node], path: Path) -> None:
-    # PyTorch gives an instance norm's samples to a batch norm as channels of one sample.
+    # PyTorch passes an instance norm's samples to a batch norm as the channels of one sample.
     x = path.known
     is_norm = len(users) == 1 and users[0].target is aten._native_batch_norm_legit.no_stats
     if not is_norm or x.dim() < 3:
@@ -808,7 +808,7 @@ def _batch_norm_in_training(node: fx.Node, path: Path) -> None:
 
 
 def _writes(node: fx.Node, target: fx.Node) -> bool:
-    """Whether a node writes to a tensor, and reads nothing of it."""
+    """Whether a node writes to a tensor without reading it."""
     return node.target is aten.copy_.default and node.args[0] is target
 
 
@@ -886,7 +886,7 @@ def _arithmetic(node: fx.Node, path: Path) -> None:
 
 
 def _with_tensor(layer: str, other: fx.Node, node: fx.Node, path: Path) -> None:
-    """Arithmetic with a tensor: an earlier value of the path, a further input of the path's shape, or a parameter that is broadcast."""
+    """Arithmetic with a tensor: an earlier value of the path, a further input of the path's shape, or a broadcast parameter."""
     x, known = path.known, value(other)
     if _is_number_of_call(other) and (known.device != x.device or known.dtype is not x.dtype):
         raise Refused("a number that may be another one in the next call")
@@ -917,19 +917,19 @@ def _with_tensor(layer: str, other: fx.Node, node: fx.Node, path: Path) -> None:
     attributes: dict[str, Any] = {"shape": shape}
     if layer == "mul" and is_each and x.dim() > 2:
         layer, attributes = "scale", {}
-    # Layers of one name have one parameter, which some kernels read once.
+    # Layers of the same name share a parameter, which some kernels read once.
     alike = (one[layer]["name"] for one in path.layers if "name" in one.get(layer, {}))
     name = next((one for one in alike if path.parameters[one] is other), path.fresh())
     path.add({layer: {"name": name} | attributes}, [node], operand=other)
 
 
 def _is_number_of_call(node: fx.Node) -> bool:
-    """Whether an operand is a Python float that differed between calls: Dynamo makes an input of it, a float64 on the CPU."""
+    """Whether an operand is a Python float that differed between calls. Dynamo makes it an input: a float64 on the CPU."""
     return value(node).dim() == 0 and node.target is torch.ops.prims.convert_element_type.default
 
 
 def _expect_alike(node: fx.Node, path: Path) -> None:
-    """Refuses what gives another shape or type than it takes."""
+    """Refuses a node whose shape or type differs from its input's."""
     if not same(value(node).shape, path.known.shape):
         raise Refused("its value is broadcast")
     if value(node).dtype is not path.known.dtype:
@@ -937,7 +937,7 @@ def _expect_alike(node: fx.Node, path: Path) -> None:
 
 
 def _constant(one: Any) -> float | None:
-    """The number that an operand is, or a tensor of one value that the program has as a constant; else none."""
+    """The value of a number operand, or of a constant tensor with one element; otherwise ``None``."""
     if not isinstance(one, fx.Node):
         return _number(one)
     if one.target is aten.full.default:
@@ -971,7 +971,7 @@ _GATES: tuple[tuple[list[dict[str, Any]], str], ...] = (
 
 
 def gate(path: Path) -> None:
-    """Adds the layer that a value's product with a function of it is, if these two are the readers of the path's value."""
+    """Adds a gate layer if the readers of the path's value are a function of it and the product with that function."""
     users = readers(path.last)
     products = [one for one in users if one.target is aten.mul.Tensor]
     if len(users) != 2 or len(products) != 1:
@@ -981,7 +981,7 @@ def gate(path: Path) -> None:
     while user is not product:
         user = _only_reader(user, side)
     if side.layers == [_THREE, _SIX]:
-        # The division by 6 may be that of the product.
+        # The division by 6 may follow the product.
         behind = Path(product)
         _only_reader(_sole(product), behind)
         side.layers += behind.layers
@@ -995,7 +995,7 @@ def gate(path: Path) -> None:
 
 
 def _sole(node: fx.Node) -> fx.Node:
-    """The one reader of a value within a product with it."""
+    """The single reader of a value within a product with it."""
     users = readers(node)
     if len(users) != 1:
         raise Refused("its value has 2 readers")
@@ -1003,7 +1003,7 @@ def _sole(node: fx.Node) -> fx.Node:
 
 
 def _only_reader(user: fx.Node, side: Path) -> fx.Node:
-    """Takes one more node of a function, and gives its reader."""
+    """Adds one more node of a function, and returns its reader."""
     if user.target not in ROWS or len(side.layers) > 3:
         raise Refused("its value has 2 readers")
     ROWS[user.target](user, side)
@@ -1070,7 +1070,7 @@ _COPIES = (aten.clone.default, aten.detach.default)
 
 
 def is_copy(node: fx.Node) -> bool:
-    """Whether a node gives its operand as it is, to functions of single values alone."""
+    """Whether a node passes its operand on unchanged, and only elementwise functions read it."""
     if node.target not in _COPIES or not readers(node):
         return False
     order = arguments(node).get("memory_format")
@@ -1159,7 +1159,7 @@ def _average_bins(node: fx.Node, path: Path) -> None:
 
 
 def _max_pool_within(node: fx.Node, path: Path) -> None:
-    """A maximum of windows of what is padded with the least value, as the pool itself pads: on one side more with ``ceil_mode``."""
+    """A maximum pool over explicit padding with the least value, equal to the pool's own padding: one more at the end is ``ceil_mode``."""
     pairs = _pad_widths(node, path)
     users = readers(node)
     if len(users) != 1 or users[0].target not in _MAX_POOLS:
@@ -1171,7 +1171,8 @@ def _max_pool_within(node: fx.Node, path: Path) -> None:
     kernel, dilation = layer["kernel_size"], layer["dilation"]
     stride = layer.setdefault("stride", kernel)
     ceil_mode = any(a != b for a, b in pairs)
-    # Rounding up is room for all but one step, whatever the extents are, and every window begins in front of the padding behind.
+    # Rounding up adds at most one step less one, for any extents, and every window must begin before the
+    # padding at the end.
     room = [step - 1 if ceil_mode else 0 for step in stride]
     spans = [each * (taps - 1) + 1 for each, taps in zip(dilation, kernel)]
     if (
@@ -1225,7 +1226,7 @@ def _softmax(node: fx.Node, path: Path) -> None:
 
 
 def _softmax_of_view(view: fx.Node, node: fx.Node, path: Path) -> None:
-    """A softmax over neighbouring axes, which are one axis meanwhile."""
+    """A softmax over adjacent axes, which are joined to one axis for it."""
     shape, flat = path.known.shape, value(view).shape
     first = arguments(node)["dim"] % len(flat)
     last = first + len(shape) - len(flat)

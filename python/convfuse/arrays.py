@@ -1,4 +1,4 @@
-"""Chains and networks on arrays of NumPy, CuPy, JAX, and whoever else speaks DLPack. Needs no PyTorch.
+"""Chains and networks on arrays of NumPy, CuPy, JAX, and other libraries with DLPack. Needs no PyTorch.
 
 >>> import numpy as np
 >>> from convfuse import arrays
@@ -31,7 +31,7 @@ def _text(chain: str | Mapping[str, Any]) -> str:
 
 
 def _place(array: Any) -> int | None:
-    """The ordinal of the array's GPU; nothing for the CPU."""
+    """The ordinal of the array's GPU; ``None`` for the CPU."""
     try:
         kind, ordinal = array.__dlpack_device__()
     except AttributeError:
@@ -51,12 +51,12 @@ def _capsule(array: Any, ordinal: int | None) -> Any:
     try:
         return array.__dlpack__(**options, max_version=(1, 0))
     except TypeError:
-        # A producer of the time before versions.
+        # A producer from before versioned DLPack.
         return array.__dlpack__(**options)
 
 
 def _importer(array: Any) -> Any:
-    """How arrays of this kind are made of DLPack's."""
+    """The function that creates arrays of this kind from DLPack."""
     if hasattr(array, "__array_namespace__"):
         return array.__array_namespace__().from_dlpack
     import importlib
@@ -67,9 +67,9 @@ def _importer(array: Any) -> Any:
 class Model:
     """A chain or a network with parameters on one device.
 
-    ``chain`` is either as a dictionary or in JSON; ``parameters`` are arrays by their names (:func:`parameters` lists them), all on the
-    device that the model is to run on, rounded to ``dtype`` where they are wider. They are laid out once: who writes to them
-    makes a new model. ``device`` is the ordinal of a GPU for a chain without parameters.
+    ``chain`` is a chain or a network, as a dictionary or in JSON. ``parameters`` are arrays by name (:func:`parameters` lists
+    them), all on the device that runs the model, and are rounded to ``dtype`` if they are wider. They are copied once: after
+    changing them, make a new model. ``device`` is the ordinal of a GPU for a chain without parameters.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class Model:
         self._fast = precision == "fast"
 
     def __call__(self, x: Any, *inputs: Any) -> Any:
-        """The output for ``x`` and the further inputs that the layers take, as an array of the kind that ``x`` is; a tuple of all outputs
-        of a network that has several.
+        """Computes the output for ``x`` and further inputs, as an array of the same kind as ``x``, or a tuple of all outputs if a
+        network has several.
 
-        Nothing is copied, and on a GPU nothing waits on the host: the library's stream waits for what was to be written, and
-        whoever takes the output for it. The output is not to be written to.
+        Nothing is copied, and on a GPU the host does not wait: the library's stream waits for the inputs, and the
+        consumer of the output waits for the library's stream. The output must not be written to.
         """
         capsules = [_capsule(one, self._ordinal) for one in (x, *inputs)]
         outputs = tuple(map(_importer(x), self._model.run(capsules, self._fast)))

@@ -1,7 +1,7 @@
 """Modules that are fused from the start.
 
-They are ordinary modules of PyTorch: their parameters lie where PyTorch's own layers have them, so that ``state_dict``, ``to``,
-``deepcopy`` and ``pickle`` are what they are there.
+They are ordinary PyTorch modules. Their parameters have the same places as in PyTorch's own layers, so ``state_dict``, ``to``,
+``deepcopy`` and ``pickle`` work the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 _is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 
-# Hooks of all modules of the process.
+# Global hooks of all modules in the process.
 _HOOKS = (
     _module._global_forward_pre_hooks,
     _module._global_forward_hooks,
@@ -38,10 +38,10 @@ _HOOKS = (
 
 
 class ChainModule(nn.Module):
-    """A module that computes a chain. Subclasses make their parameters and then call :meth:`_set_chain`.
+    """A module that computes a chain. Subclasses create their parameters and then call :meth:`_set_chain`.
 
-    Where derivatives are asked for, and under autocast, PyTorch's own operators compute it; so they do for inputs of other types than
-    its parameters.
+    With gradients, under autocast, and for inputs whose type differs from the parameters', PyTorch's own operators compute
+    the chain.
     """
 
     batch_invariant: bool = False
@@ -57,8 +57,8 @@ class ChainModule(nn.Module):
     def _set_chain(
         self, chain: str, paths: Mapping[str, str] | None = None, precision: Precision = "auto"
     ) -> None:
-        """``paths`` says where the parameters of the chain are that lie under other names here. ``ValueError`` says which has another
-        shape than the chain has it, or a type that there are no kernels for."""
+        """``paths`` maps parameters of the chain to modules where they have other names. Raises ``ValueError`` for a parameter whose
+        shape differs from the chain's, or whose type has no kernels."""
         expect_precision(precision)
         places = []
         for name, shape, _ in parsed(chain).parameters:
@@ -71,21 +71,21 @@ class ChainModule(nn.Module):
                 )
             _expect_type(value.dtype)
         self._chain, self._paths, self._precision = chain, tuple(places), precision
-        # Kept, since compilers do not know what makes it.
+        # Stored, since compilers cannot trace the parser.
         self._parsed = parsed(chain)
         norms = (one for operator, one in self._parsed.layers if operator == "batch_norm")
         self._counting = tuple(one["name"] for one in norms if one.get("training"))
 
     @property
     def chain(self) -> str:
-        """The chain in JSON, as ``convfuse explain`` takes it in a file."""
+        """The chain in JSON, in the format of ``convfuse explain``."""
         return self._chain
 
     @property
     def precision(self) -> Precision:
-        """How float32 is multiplied: ``"accurate"``, ``"fast"`` (tf32 class), or ``"auto"``: fast where the caller
-        allows tf32 in matrix products, by ``torch.set_float32_matmul_precision("high")`` or ``torch.backends.cuda.matmul``. The setting for
-        convolutions, which allows it unless it is told not to, counts in :func:`convfuse.fuse` alone."""
+        """The math mode of float32: ``"accurate"``, ``"fast"`` (tf32 class), or ``"auto"``: fast if the caller
+        allows tf32 in matrix products, by ``torch.set_float32_matmul_precision("high")`` or ``torch.backends.cuda.matmul``. The
+        setting for convolutions, which allows tf32 by default, only applies to :func:`convfuse.fuse`."""
         return self._precision
 
     @precision.setter
@@ -94,17 +94,17 @@ class ChainModule(nn.Module):
         self._precision = precision
 
     def chain_parameters(self) -> list[torch.Tensor]:
-        """The parameters and buffers that the chain takes, as they are now, in the order of its table."""
+        """The current parameters and buffers of the chain, in the order of its table."""
         found = []
         for path, name in self._paths:
             owner = (self._modules.get(path) or self.get_submodule(path)) if path else self
             value = owner._parameters.get(name)
-            # One that a parametrisation computes, or of a replica, is an attribute.
+            # A parameter of a parametrization, or of a replica, is a plain attribute.
             found.append(getattr(owner, name) if value is None else value)
         return found
 
     def __call__(self, x, *inputs, **named):
-        # What PyTorch's own does where there is nothing to do but the call itself, in less time.
+        # The same as PyTorch's ``__call__`` if there are no hooks, but faster.
         is_plain = type(x) is torch.Tensor and not (
             named
             or self._forward_pre_hooks
@@ -122,7 +122,7 @@ class ChainModule(nn.Module):
         return super().__call__(x, *inputs, **named)
 
     def forward(self, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
-        """The output of the chain for ``x`` and the residuals that it adds, in the order of the chain."""
+        """Computes the output of the chain for ``x`` and its residuals, in the order of the chain."""
         parameters = self.chain_parameters()
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"convfuse: the input is of {type(x).__name__}, must be a torch.Tensor")
@@ -139,8 +139,9 @@ class ChainModule(nn.Module):
 
 
 def _is_left_to_pytorch(tensors: list[torch.Tensor]) -> bool:
-    """Whether PyTorch's own operators are to compute, or to refuse: with derivatives, with types of their own, between devices."""
-    # In a call's time: attributes of tensors cost a fraction of what their devices' names cost, and loops half of comprehensions.
+    """Whether PyTorch's own operators must compute or refuse: with gradients, unsupported types, or several devices."""
+    # Fast, since it runs in each call: device attributes of tensors are much cheaper than device names, and
+    # loops cost half of comprehensions.
     x = tensors[0]
     dtype = x.dtype
     for one in tensors:
@@ -155,11 +156,11 @@ def _is_left_to_pytorch(tensors: list[torch.Tensor]) -> bool:
 
 
 class Chain(ChainModule):
-    """Any chain of layers that the library knows, with parameters of its own under the names that the layers have.
+    """Any chain of the library's layers, with its own parameters under the names of the layers.
 
-    ``layers`` is a list of dictionaries with one key each, the operator, whose value has the attributes that are not PyTorch's
-    defaults, as in a chain's file; ``Chain.from_json`` takes the file's content. Parameters are initialised as PyTorch's layers
-    initialise theirs, in the order of the layers.
+    ``layers`` is a list of dictionaries with one key each: the operator, whose value has the attributes that differ from
+    PyTorch's defaults, as in a chain file. ``Chain.from_json`` takes the contents of a file. Parameters are initialised like
+    those of PyTorch's layers, in the order of the layers.
 
     >>> block = convfuse.nn.Chain(64, [
     ...     {"conv2d": {"name": "conv", "out_channels": 128, "kernel_size": 3, "padding": 1}},
@@ -187,7 +188,7 @@ class Chain(ChainModule):
 
     @classmethod
     def from_json(cls, text: str, **options: Any) -> Chain:
-        """The chain in the text of a file, which ``convfuse explain --chain`` and ``convfuse verify --chain`` take as well."""
+        """The chain in the text of a chain file, as used by ``convfuse explain --chain`` and ``convfuse verify --chain``."""
         parsed(text)
         content = json.loads(text)
         return cls(content["in_channels"], content["layers"], **options)
@@ -198,7 +199,7 @@ class Chain(ChainModule):
 
 
 def _text(in_channels: int, layers: Sequence[Mapping[str, Any]]) -> str:
-    """A chain in JSON, which has no word for NaN and infinity."""
+    """A chain in JSON, which cannot express NaN and infinity."""
     try:
         return json.dumps({"in_channels": in_channels, "layers": layers}, allow_nan=False)
     except ValueError as error:
@@ -217,7 +218,7 @@ def _expect_free(owner: nn.Module, part: str, name: str) -> None:
 
 
 class _Part(nn.Module):
-    """The parameters of a layer. As in PyTorch's batch norms, a checkpoint may lack how many batches were counted."""
+    """The parameters of a layer. As in PyTorch's batch norms, a checkpoint may lack the number of tracked batches."""
 
     def _load_from_state_dict(self, state_dict, prefix, *arguments):
         if "num_batches_tracked" in self._buffers:

@@ -1,8 +1,9 @@
-"""The operator ``torch.ops.convfuse.run``, and what PyTorch has to know of it beside its kernels.
+"""The operator ``torch.ops.convfuse.run``, and the properties that PyTorch needs in addition to its kernels.
 
-``run_`` is the same for chains that renew running statistics, in place. The operator is native: its kernels for CUDA and for the CPU are registered by the extension, without a line of Python in a call. Here are its
-*fake* implementation, by which ``torch.compile`` and ``torch.export`` know its output, and its count of floating point operations.
-The operator is for inference: :func:`run` computes by PyTorch's own layers wherever derivatives are asked for.
+``run_`` is the same for chains that update running statistics, in place. The operator is native: the extension registers its
+kernels for CUDA and the CPU, and a call runs no Python code. This module has its *fake* implementation, which gives
+``torch.compile`` and ``torch.export`` the properties of its output, and its count of floating-point operations.
+The operator is for inference: :func:`run` computes with PyTorch's own layers if gradients are required.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ _native.register()
 RUN = torch.ops.convfuse.run.default
 RUN_RENEWING = torch.ops.convfuse.run_.default
 
-# Names that a call looks up once less.
+# Local names that save an attribute lookup per call.
 _is_grad_enabled, _is_compiling = torch.is_grad_enabled, torch.compiler.is_compiling
 _level = torch._C._functorch.maybe_current_level
 
 
 def renews(chain: str) -> bool:
-    """Whether a chain may renew running statistics."""
+    """Whether a chain may update running statistics."""
     return '"training"' in chain
 
 
@@ -71,13 +72,13 @@ def _flops(inputs, parameters, chain, fast, *others, out_shape=None, **named):
 
 
 def flops(chain: str, shape: Sequence[int]) -> int:
-    """Twice the products of a chain's convolutions for a first input of this shape."""
+    """Twice the number of products in a chain's convolutions, for a first input of this shape."""
     known, total = parsed(chain), 0
     shapes = {name: extents for name, extents, _ in known.parameters}
     for index, (operator, attributes) in enumerate(known.layers):
         if operator.startswith("conv"):
             filters = shapes[f"{attributes['name']}.weight"]
-            # A transposed one has its products for each element that it takes.
+            # A transposed convolution has its products for each input element.
             is_transposed = operator.startswith("conv_transpose")
             positions = output_shape(known, shape, index if is_transposed else index + 1)
             total += 2 * math.prod(positions) * math.prod(filters[1:])
@@ -85,8 +86,8 @@ def flops(chain: str, shape: Sequence[int]) -> int:
 
 
 def is_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether somebody asks for derivatives of what is computed of these tensors: gradients are recorded, a transform of ``torch.func`` is
-    at work, or tangents are carried along."""
+    """Whether derivatives of these tensors are required: gradients are recorded, a ``torch.func`` transform is active, or tangents
+    are attached."""
     if _is_grad_enabled() and any([one.requires_grad for one in tensors]):
         return True
     if _is_compiling():
@@ -102,17 +103,17 @@ def run(
     fast: bool = False,
     batch_invariant: bool = False,
 ) -> torch.Tensor:
-    """The output of a chain, as a dense tensor of the type of its first input, channels-last if that is.
+    """The output of a chain, as a dense tensor with the type of its first input, and channels-last if that is.
 
-    ``chain`` is a chain in JSON; ``inputs`` are the first input and the residuals that the chain adds; ``parameters`` are in the order of
-    ``convfuse.arrays.parameters(chain)``, and are rounded to the type of the inputs where they are stored otherwise. Tensors may have
-    any strides. On a GPU work goes to PyTorch's current stream, and the output is from PyTorch's allocator; nothing waits for
-    the device but the first call for a shape. ``fast`` rounds factors of f32 to 11 bits, as tf32 does. With
-    ``batch_invariant`` a sample gives the same bits in any batch; otherwise kernels may be chosen by the batch.
+    ``chain`` is a chain in JSON. ``inputs`` are the first input and the residuals of the chain. ``parameters`` are in the order of
+    ``convfuse.arrays.parameters(chain)``, and are rounded to the type of the inputs if they have another type. Tensors may have
+    any strides. On a GPU, work goes to PyTorch's current stream, and the output is from PyTorch's allocator. Only the first call
+    for a shape waits for the device. ``fast`` rounds factors of f32 to 11 bits, as tf32 does. With
+    ``batch_invariant`` a sample gives the same bits in any batch; otherwise kernels may depend on the batch size.
 
-    A batch norm in training renews its running statistics, which are float32, in place.
+    A batch norm in training updates its running statistics, which are float32, in place.
 
-    Where a derivative is asked for PyTorch's own layers compute the chain.
+    If a derivative is required, PyTorch's own layers compute the chain.
     """
     if is_differentiated([*inputs, *parameters]):
         x = inputs[0]

@@ -1,4 +1,4 @@
-"""What the examples share: times before and after, as a table and a picture."""
+"""Shared code of the examples: times before and after `fuse`, as a table and a chart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def milliseconds(model, x, rounds=20):
 
 
 def compare(name, model, x, picture):
-    """Prints a table of times and errors of a model before and after `fuse`, and draws them if matplotlib is there."""
+    """Prints a table of times and errors of a model before and after `fuse`, and draws the times if matplotlib is installed."""
     with torch.inference_mode():
         few = x[:1]
         exact = model.double()(few.double())
@@ -52,7 +52,7 @@ def compare(name, model, x, picture):
 
 
 def draw(name, rows, picture):
-    """Bars of the times."""
+    """Draws the times as bars."""
     try:
         from matplotlib import pyplot
     except ImportError:

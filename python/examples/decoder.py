@@ -14,7 +14,7 @@ from common import compare
 
 
 class Block(nn.Module):
-    """Norm, activation, convolution, twice, and the input added."""
+    """Norm, activation and convolution, twice, with the input added to the result."""
 
     def __init__(self, channels, filters):
         super().__init__()
@@ -23,13 +23,13 @@ class Block(nn.Module):
         self.shortcut = nn.Identity() if channels == filters else nn.Conv2d(channels, filters, 1)
 
     def forward(self, x):
-        """The block's output."""
+        """Computes the block's output."""
         y = self.conv1(F.silu(self.norm1(x)))
         return self.shortcut(x) + self.conv2(F.silu(self.norm2(y)))
 
 
 class Decoder(nn.Module):
-    """From latents of four channels to images of eight times the size."""
+    """Decodes latents of four channels to images of eight times the size."""
 
     def __init__(self, filters=(512, 512, 256, 128)):
         super().__init__()
@@ -43,7 +43,7 @@ class Decoder(nn.Module):
         self.norm, self.last = nn.GroupNorm(32, filters[-1]), nn.Conv2d(filters[-1], 3, 3, padding=1)
 
     def forward(self, latents):
-        """Images."""
+        """Decodes latents to images."""
         x = self.first(latents)
         for index, level in enumerate(self.levels):
             x = level(x)
@@ -53,7 +53,7 @@ class Decoder(nn.Module):
 
 
 def main():
-    """Compares."""
+    """Compares the decoder before and after `fuse`."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--size", type=int, default=64)
     default = "cuda" if torch.cuda.is_available() else "cpu"

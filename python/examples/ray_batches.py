@@ -16,7 +16,7 @@ from decoder import Decoder
 
 
 class Decode:
-    """A worker: the model is made, fused and warmed up once, and then given batch after batch."""
+    """A worker: it creates, fuses and warms up the model once, and then processes batches."""
 
     def __init__(self, batch, size):
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -33,7 +33,7 @@ class Decode:
 
 
 def main():
-    """Decodes made-up latents."""
+    """Decodes random latents."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--images", type=int, default=256)
     arguments.add_argument("--batch", type=int, default=16)

@@ -13,7 +13,7 @@ from common import compare
 
 
 class Stage(nn.Sequential):
-    """Twice a convolution, an instance norm, a leaky ReLU."""
+    """Convolution, instance norm and leaky ReLU, twice."""
 
     def __init__(self, channels, filters, stride=1):
         layers = []
@@ -42,7 +42,7 @@ class UNet(nn.Module):
         self.head = nn.Conv3d(filters[0], classes, 1)
 
     def forward(self, x):
-        """Scores of the classes for each voxel."""
+        """Computes class scores for each voxel."""
         skips = []
         for stage in self.down:
             x = stage(x)
@@ -54,7 +54,7 @@ class UNet(nn.Module):
 
 
 def main():
-    """Compares."""
+    """Compares the network before and after `fuse`."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--size", type=int, default=96)
     default = "cuda" if torch.cuda.is_available() else "cpu"

@@ -3,7 +3,7 @@
 
     torchrun --nproc-per-node 2 serve.py [--seconds 5] [--batch 16]
 
-Each process answers requests of its own queue; here they are made up. Without `torchrun` it is one process, without a GPU on the CPU.
+Each process answers requests from its own queue, here random ones. Without `torchrun` there is one process; without a GPU it uses the CPU.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main():
         served, start = 0, time.perf_counter()
         while time.perf_counter() - start < options.seconds:
             answers = model(requests).argmax(1)
-            # What a client is sent has to be there.
+            # The result must be complete before it is sent to a client.
             answers.to("cpu", torch.uint8)
             served += options.batch
         rate = served / (time.perf_counter() - start)

@@ -9,7 +9,7 @@ file is executed, and inputs and weights are drawn from seed 42. Models stay in 
 time is the median of device events in milliseconds, with 256 MB written before each call. Outputs are compared
 with the model in float64; the error is relative to the largest value there.
 
-The *limit* is the least time that the device needs: the longest of inputs, parameters and outputs once through memory,
+The *limit* is the least time that the device needs: the maximum of moving inputs, parameters and outputs through memory once,
 the floating-point operations at the tensor cores' rate, and 5 us. The fraction is limit / time; the ratio is the
 better of PyTorch's two times / ours.
 
@@ -40,13 +40,13 @@ from timing import milliseconds  # noqa: E402
 SEED = 42
 FLUSH_WORDS = 64 << 20
 LEAST_SECONDS = 5e-6
-# Bytes a second that a copy reaches, and floating-point operations a second in f16, by device.
+# Bytes per second of a copy, and floating-point operations per second in f16, by device.
 RATES = {"H200": (4.1e12, 700e12), "H100": (3.0e12, 700e12)}
 WANTED = {1: r"nn\.(Conv|BatchNorm|InstanceNorm|GroupNorm|LayerNorm|\w*Pool)", 2: r"nn\.Conv", 3: r"nn\.Conv"}
 
 
 def problems(options):
-    """Level, number, name and text of each problem that is asked for."""
+    """Level, number, name and text of each requested problem."""
     for level in options.levels:
         folder = options.folder / "KernelBench" / f"level{level}"
         files = {int(path.name.split("_")[0]): path for path in folder.glob("[0-9]*_*.py")}
@@ -59,7 +59,7 @@ def problems(options):
 
 
 def load(name, text):
-    """A problem's model and inputs, on the CPU or whichever device is the default."""
+    """Loads a problem's model and inputs on the default device."""
     space = {}
     exec(compile(text, name, "exec"), space)
     torch.manual_seed(SEED)
@@ -79,7 +79,7 @@ def tensors(values):
 
 
 def moved(values, *how):
-    """Inputs with `tensor.to(*how)` of each tensor of floating point."""
+    """Applies `tensor.to(*how)` to all floating-point inputs."""
     return [one.to(*how) if isinstance(one, torch.Tensor) and one.is_floating_point() else one for one in values]
 
 
@@ -120,7 +120,7 @@ def error(outputs, exact):
 
 
 def run(way, model, inputs):
-    """What runs a copy of a model in one way."""
+    """A callable that runs a copy of a model in one way."""
     torch._dynamo.reset()
     model = copy.deepcopy(model)
     if way == "compile":
@@ -145,7 +145,7 @@ def row_of(name, text, timer, options):
     for way in ("eager", "compile", "fuse"):
         begun = time.perf_counter()
         call = run(way, model, inputs)
-        # The state of batch norms in training mode is that after one call in each way.
+        # In each way, batch norms in training mode have the state after one call.
         row[f"{way} error"] = error(tensors(call(*inputs)), exact)
         row[f"{way} first"] = time.perf_counter() - begun
         row[way] = timer.milliseconds(lambda call=call: call(*inputs))
@@ -163,7 +163,7 @@ def peer(row):
 
 
 def is_wrong(row):
-    """Whether convfuse is less exact than it may be."""
+    """Whether the error of convfuse exceeds its limit."""
     allowed = max(1e-4, 4 * max(row["eager error"], row["compile error"]))
     return not row["fuse error"] <= allowed
 

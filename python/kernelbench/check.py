@@ -23,7 +23,7 @@ SHAPES = {85: (8, 128, 128), 79: (3, 16, 32, 32)}
 
 
 def solution(number):
-    """The module of a solution's file."""
+    """Loads the module of a solution file."""
     path = pathlib.Path(__file__).with_name(f"problem_{number}.py")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
@@ -32,7 +32,7 @@ def solution(number):
 
 
 def exact(number, model, x):
-    """What the problem says, in float64, a few samples at a time."""
+    """The problem's result in float64, a few samples at a time."""
     values = {name: value.detach().double() for name, value in model.state_dict().items()}
     outputs = []
     for part in x.double().split(8):

@@ -6,7 +6,7 @@ import convfuse.nn
 
 
 class ModelNew(convfuse.nn.Conv3dMultiplyInstanceNormClampMultiplyMax):
-    """The constructor's arguments, the parameters and the order of their initialisation are those of the problem."""
+    """The same constructor arguments, parameters and initialisation order as the problem."""
 
     def __init__(
         self, in_channels, out_channels, kernel_size, multiplier_shape, clamp_min, clamp_max
@@ -22,6 +22,6 @@ class ModelNew(convfuse.nn.Conv3dMultiplyInstanceNormClampMultiplyMax):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The output of the problem. Judges leave the recording of gradients on, which this is not for."""
+        """Computes the output of the problem. Judges record gradients, which this kernel does not support."""
         with torch.no_grad():
             return super().forward(x)

@@ -3,8 +3,8 @@
 
     python redrawn.py FILE [--scale 3] > NEW_FILE
 
-A judge draws the parameters of the problem and of the solution from one seed; the files made of both draw all of them once more, behind
-the constructor and in the same order, so that `scale` of problem 85, which is all ones, is not.
+A judge draws the parameters of the problem and of the solution from the same seed. The generated files draw all parameters again,
+after the constructor and in the same order. Parameters such as `scale` of problem 85 are then no longer all ones.
 """
 
 import argparse
@@ -38,7 +38,7 @@ get_inputs = _scaled(get_inputs)
 
 
 def redrawn(text, scale):
-    """The text of such a file for that of a problem or of a solution."""
+    """The modified text of a problem or solution file."""
     is_problem = "class Model(" in text
     text += BEHIND.format(name="Model" if is_problem else "ModelNew")
     return text + SCALED.format(scale=scale) if is_problem else text

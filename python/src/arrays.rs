@@ -1,4 +1,4 @@
-//! Chains and networks on arrays of other libraries, by DLPack.
+//! Chains and networks on arrays of other libraries, through DLPack.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -14,11 +14,11 @@ use pyo3::types::PyCapsule;
 use crate::chains::{graph, options};
 use crate::runner::must_not_be_forked;
 
-/// What DLPack calls the capsules of its two forms, before and after somebody took what is in them.
+/// DLPack's capsule names of its two versions, before and after the capsule's tensor is taken.
 const LEGACY: [&CStr; 2] = [c"dltensor", c"used_dltensor"];
 const VERSIONED: [&CStr; 2] = [c"dltensor_versioned", c"used_dltensor_versioned"];
 
-/// DLPack's numbers of devices.
+/// DLPack's device type numbers.
 const CPU: i32 = 1;
 const CUDA: i32 = 2;
 
@@ -26,7 +26,7 @@ fn failed(error: convfuse::Error) -> PyErr {
     PyRuntimeError::new_err(format!("convfuse: {error}"))
 }
 
-/// A tensor over what a capsule lends. The capsule is empty afterwards.
+/// Takes the tensor out of a capsule, which is empty afterwards.
 fn taken(stream: &Stream, capsule: &Bound<'_, PyCapsule>) -> PyResult<Tensor> {
     let name = capsule.name()?;
     let name = match &name {
@@ -51,8 +51,8 @@ fn lent<M: Form>(
     [fresh, used]: [&'static CStr; 2],
 ) -> PyResult<Tensor> {
     let pointer: NonNull<c_void> = capsule.pointer_checked(Some(fresh))?;
-    // SAFETY: the capsule is one of DLPack by its name, and holds a tensor of that form. Under its new name
-    // nobody takes it again, nor does the capsule give it back.
+    // SAFETY: the capsule has a DLPack name, and holds a tensor of that version. Under its new name nobody
+    // takes the tensor again, and the capsule does not free it.
     let tensor = unsafe {
         let renamed = pyo3::ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr());
         if renamed != 0 {
@@ -64,7 +64,7 @@ fn lent<M: Form>(
     tensor.map_err(failed)
 }
 
-/// A chain or a network with parameters, to be run on arrays of one device.
+/// A chain or a network with parameters on a device, for running on arrays.
 #[pyclass(frozen, module = "convfuse._native")]
 struct ArrayModel {
     model: Model,
@@ -73,7 +73,7 @@ struct ArrayModel {
 
 #[pymethods]
 impl ArrayModel {
-    /// `ordinal` names a GPU; none, the CPU.
+    /// Loads the model. `ordinal` names a GPU; `None` is the CPU.
     #[new]
     fn new(
         text: &str,
@@ -102,7 +102,7 @@ impl ArrayModel {
         })
     }
 
-    /// The outputs for the capsules of the first input and of the further ones.
+    /// Computes the outputs for the capsules of the first input and the further ones.
     fn run(
         &self,
         py: Python<'_>,
@@ -130,7 +130,7 @@ impl ArrayModel {
     }
 }
 
-/// The stream of all models of a device.
+/// Returns the shared stream of all models on a device.
 fn stream(ordinal: Option<u32>) -> PyResult<Stream> {
     use std::sync::{Mutex, PoisonError};
     static STREAMS: Mutex<Vec<(Option<u32>, Stream)>> = Mutex::new(Vec::new());
@@ -147,20 +147,20 @@ fn stream(ordinal: Option<u32>) -> PyResult<Stream> {
     Ok(stream)
 }
 
-/// The handle of the stream on which the models of a GPU run, as DLPack's producers are told it.
+/// Returns the handle of the stream that runs the models of a GPU, for DLPack producers.
 #[pyfunction]
 fn array_stream(ordinal: u32) -> PyResult<usize> {
     let raw = stream(Some(ordinal))?.as_raw();
     Ok(raw.map_err(failed)?.addr())
 }
 
-/// What a model computed, for whoever takes it by DLPack. Its elements must not be written to.
+/// An output of a model, for import through DLPack. Its elements must not be written to.
 #[pyclass(frozen, module = "convfuse._native")]
 struct Array(Tensor);
 
 #[pymethods]
 impl Array {
-    /// DLPack's numbers of the device's type and of the device.
+    /// Returns DLPack's device type and device number.
     fn __dlpack_device__(&self) -> (i32, i32) {
         match self.0.device().ordinal() {
             Some(ordinal) => (CUDA, ordinal as i32),
@@ -168,7 +168,7 @@ impl Array {
         }
     }
 
-    /// A capsule of DLPack, for use on `stream`, which waits for the elements.
+    /// Returns a DLPack capsule for use on `stream`, which waits for the elements.
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
     fn __dlpack__<'py>(
         &self,
@@ -178,7 +178,7 @@ impl Array {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        // The older form is understood by all.
+        // All consumers support the unversioned form.
         let _ = max_version;
         if copy == Some(true) || dl_device.is_some_and(|device| device != self.__dlpack_device__())
         {
@@ -189,15 +189,15 @@ impl Array {
         let tensor = self.for_stream(stream).map_err(failed)?;
         let lent: Legacy = tensor.to_dlpack().map_err(failed)?;
         let raw: *mut DLManagedTensor = lent.into_raw();
-        // SAFETY: the capsule has the name that DLPack gives the form; who takes the tensor renames it, else
-        // it is given back.
+        // SAFETY: the capsule has DLPack's name for this form. A consumer that takes the tensor renames it;
+        // otherwise its destructor frees the tensor.
         unsafe {
             let capsule = pyo3::ffi::PyCapsule_New(raw.cast(), LEGACY[0].as_ptr(), Some(give_back));
             Bound::from_owned_ptr_or_err(py, capsule)
         }
     }
 
-    /// Extents.
+    /// The shape of the array.
     #[getter]
     fn shape(&self) -> Vec<usize> {
         self.0.shape().to_vec()
@@ -205,14 +205,14 @@ impl Array {
 }
 
 impl Array {
-    /// The tensor, after whose making the consumer's stream goes on.
+    /// Returns the tensor, with its computation ordered before the consumer's stream.
     fn for_stream(&self, stream: Option<isize>) -> convfuse::Result<Tensor> {
-        /// The legacy default stream, in DLPack's words.
+        /// DLPack's number of the legacy default stream.
         const LEGACY_STREAM: isize = 1;
         let device = self.0.device();
         match stream.unwrap_or(LEGACY_STREAM) {
             _ if !device.is_gpu() => Ok(self.0.clone()),
-            // The consumer sees to the order by itself.
+            // The consumer handles the ordering itself.
             -1 => Ok(self.0.clone()),
             raw => {
                 let raw = std::ptr::without_provenance_mut(raw.cast_unsigned());
@@ -225,9 +225,9 @@ impl Array {
     }
 }
 
-/// Gives back a tensor that nobody took out of its capsule.
+/// Frees a tensor that nobody took out of its capsule.
 unsafe extern "C" fn give_back(capsule: *mut pyo3::ffi::PyObject) {
-    // SAFETY: a capsule under its first name still has the tensor that it was made with.
+    // SAFETY: a capsule under its first name still owns its tensor.
     unsafe {
         if pyo3::ffi::PyCapsule_IsValid(capsule, LEGACY[0].as_ptr()) == 1 {
             let raw = pyo3::ffi::PyCapsule_GetPointer(capsule, LEGACY[0].as_ptr());

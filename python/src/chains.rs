@@ -1,4 +1,4 @@
-//! What Python asks of chains and networks, in the form that they have in files.
+//! Functions of the Python package on chains and networks in their file format.
 
 use std::ptr;
 
@@ -8,12 +8,12 @@ use convfuse::{DType, Device, DeviceProperties, Inputs, Options, Stream, Tensor}
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// A chain by what a file of it says.
+/// Parses a chain file.
 pub(crate) fn chain(text: &str) -> Result<Chain, String> {
     serde_json::from_str(text).map_err(|error| format!("convfuse: chain: {error}"))
 }
 
-/// A network, or a chain, by what a file of it says. A network has a version.
+/// Parses a network file or a chain file. A network has a version.
 pub(crate) fn graph(text: &str) -> Result<Graph, String> {
     #[derive(serde::Deserialize)]
     struct Kind {
@@ -34,27 +34,27 @@ fn parsed(text: &str) -> PyResult<Graph> {
     graph(text).map_err(PyValueError::new_err)
 }
 
-/// The chain as the library writes it down.
+/// Returns the chain in the library's normal form.
 #[pyfunction]
 fn normalized(text: &str) -> PyResult<String> {
     let chain = chain(text).map_err(PyValueError::new_err)?;
     serde_json::to_string(&chain).map_err(refused)
 }
 
-/// The network as the library writes it down.
+/// Returns the network in the library's normal form.
 #[pyfunction]
 fn network(text: &str) -> PyResult<String> {
     serde_json::to_string(&parsed(text)?).map_err(refused)
 }
 
-/// What a parameter is before training: `uniform`, `normal`, or the number that all its values are.
+/// The initialisation of a parameter: `uniform`, `normal`, or a constant.
 #[derive(IntoPyObject)]
 enum Before {
     Random(&'static str),
     Number(f64),
 }
 
-/// Name, shape and initialisation of each parameter.
+/// Returns name, shape and initialisation of each parameter.
 #[pyfunction]
 fn parameters(text: &str) -> PyResult<Vec<(String, Vec<usize>, Before)>> {
     let named = |initialisation| match initialisation {
@@ -77,32 +77,31 @@ fn parameters(text: &str) -> PyResult<Vec<(String, Vec<usize>, Before)>> {
         .collect())
 }
 
-/// The names of the inputs beside the first one.
+/// Returns the names of the further inputs.
 #[pyfunction]
 fn inputs(text: &str) -> PyResult<Vec<String>> {
     Ok(parsed(text)?.inputs().to_vec())
 }
 
-/// The shape of the output for a first input of this shape.
+/// Returns the shape of the output for a first input of this shape.
 #[pyfunction]
 fn output_shape(text: &str, input: Vec<usize>) -> PyResult<Vec<usize>> {
     let problem = parsed(text)?.problem(&input).map_err(refused)?;
     Ok(problem.output_shape().to_vec())
 }
 
-/// Stream of a GPU that is there; there is nothing to explain without one, as kernels are put together on the
-/// device.
+/// Opens a stream of a present GPU. Explanations require one, because kernels are prepared on the device.
 fn stream(ordinal: u32) -> convfuse::Result<Stream> {
     Device::gpu(ordinal)?.stream()
 }
 
-/// What a GPU launches for a first input of this shape, and why. Only the GPU with this ordinal can say so.
+/// Explains the launches of a GPU for a first input of this shape. Requires the GPU with this ordinal.
 #[pyfunction]
 fn explain(text: &str, input: Vec<usize>, fast: bool, ordinal: u32) -> PyResult<String> {
     let chain = parsed(text)?;
     let explained = || -> convfuse::Result<String> {
         let stream = stream(ordinal)?;
-        // Of tensors only shapes and alignment are looked at.
+        // Only shapes and alignment of the tensors matter.
         let tensor = |shape: &[usize]| {
             let (nowhere, owner) = (ptr::without_provenance_mut(256), Box::new(()));
             // SAFETY: nothing reads or writes the elements.
@@ -129,7 +128,7 @@ fn explain(text: &str, input: Vec<usize>, fast: bool, ordinal: u32) -> PyResult<
     explained().map_err(refused)
 }
 
-/// Names of the devices whose properties are known without one.
+/// Names of the devices with known properties.
 #[pyfunction]
 fn known_devices() -> Vec<&'static str> {
     DeviceProperties::NAMED
@@ -138,7 +137,7 @@ fn known_devices() -> Vec<&'static str> {
         .collect()
 }
 
-/// How models are run here.
+/// The options of models in this package.
 pub(crate) fn options(fast: bool, batch_invariant: bool) -> Options {
     use convfuse::model::Precision;
     let precision = match fast {

@@ -1,9 +1,9 @@
-//! The native half of the Python package: operators of PyTorch, and what the package asks of chains.
+//! The native half of the Python package: PyTorch operators, and functions of the package on chains.
 //!
-//! It is linked against neither PyTorch nor a driver. `torch` finds PyTorch's own library in the process, by
-//! the stable C interface that it offers to extensions, and registers `torch.ops.convfuse`; `runner` keeps
-//! the launches that calls of the operator need; `chains` tells Python about chains, and `arrays` runs them
-//! on arrays of other libraries.
+//! It is linked against neither PyTorch nor a driver. `torch` finds PyTorch's library in the process through
+//! its stable C interface for extensions, and registers `torch.ops.convfuse`. `runner` keeps the launches of
+//! operator calls; `chains` answers Python's questions about chains, and `arrays` runs them on arrays of
+//! other libraries.
 
 mod arrays;
 mod chains;

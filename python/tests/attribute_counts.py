@@ -1,6 +1,6 @@
-"""How often operators are in regions of drawn models: what is refused without need shows here, and in no value.
+"""The number of occurrences of each operator in regions of the drawn models. An unnecessary refusal changes these counts, but no value.
 
-Where the draws change, so do the counts."""
+Changing the draws changes the counts."""
 
 IN_REGIONS = {
     "convolution": 80, "replication_pad2d": 5, "_native_batch_norm_legit_functional": 9,

@@ -1,5 +1,5 @@
-"""Draws of the attributes of each row of the table: some steps that have the row's operator, with what it is given drawn over all that
-PyTorch takes."""
+"""Draws of attributes for each row of the table: a few steps with the row's operator, whose arguments are drawn over everything
+that PyTorch accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 
 class Branch:
-    """The drawing of a model of few steps, each behind the one before."""
+    """Draws a model of a few steps, each after the previous one."""
 
     def __init__(self, seed: int, number: int = 0) -> None:
         self.rng, self.number = random.Random(seed), number
@@ -37,11 +37,11 @@ class Branch:
         return self.pick(one, one, one[0])
 
     def turn(self, *choices):
-        """One after the other in the draws of an operator."""
+        """Chooses by turns over the draws of an operator."""
         return choices[self.number % len(choices)]
 
     def option(self, **choices) -> str:
-        """Some named arguments of these, with one of their values each: in turn, the values of the others being drawn."""
+        """Some of these named arguments with one of their values each. One argument takes its values by turns, the others are random."""
         names = [*choices]
         place, whose = divmod(self.number, len(names))
         taken = {name: self.pick(*some) for name, some in choices.items() if self.chance(0.6)}
@@ -50,12 +50,12 @@ class Branch:
         return "".join(f", {name}={one!r}" for name, one in taken.items())
 
     def begin(self, *axes: int) -> None:
-        """Draws the input, of one of these numbers of axes if there are any."""
+        """Draws the input, with one of these numbers of axes, if given."""
         self.axes = self.pick(*axes) if axes else self.axes
         extents = [self.rng.randint(4, 7) for _ in range(self.axes)]
-        # Where all are the same, a wrong axis gives no wrong shape.
+        # With equal extents, a wrong axis does not give a wrong shape.
         extents = [extents[0]] * self.axes if self.chance(0.3) else extents
-        # Few are without a batch.
+        # Few inputs have no batch.
         batch = [self.batch] if self.chance(0.96) else []
         generator = torch.Generator().manual_seed(self.rng.randrange(2**30))
         shape = [*batch, self.pick(4, 6), *extents]
@@ -70,7 +70,7 @@ class Branch:
         return self.y.shape[-1 - self.axes]
 
     def do(self, text: str, z: int | None = None) -> None:
-        """One more step, which may read the value ``z``, too."""
+        """Adds a step, which may also read the value ``z``."""
         z = len(self.values) - 1 if z is None else z
         r = None
         if "r" in compile(text, "", "eval").co_names:
@@ -95,12 +95,12 @@ class Branch:
         return f"own.{name}"
 
     def affine(self, *shape: int) -> str:
-        """Weight and bias of a norm, if there are: both of a wider type at times."""
+        """Weight and bias of a norm, each optional, sometimes of a wider type."""
         wide = self.pick("", "", "", ".to(torch.promote_types(y.dtype, torch.float32))")
         return ", ".join(self.factor(*shape) + wide if self.chance(0.7) else "None" for _ in range(2))
 
     def stem(self, *axes: int) -> None:
-        """What a region begins with."""
+        """Draws the beginning of a region."""
         self.begin(*axes)
         c, n = self.channels, self.axes
         kind = self.pick("conv", "conv", "norm", "both", "pool" if n > 1 else "conv")
@@ -132,7 +132,7 @@ def draws(target, count=5):
 
 
 def convolution(b: Branch, transposed: bool | None = None, **fixed) -> str:
-    """The text of a convolution of the last value."""
+    """A convolution of the last value, as text."""
     c, n = b.channels, b.axes
     groups = b.pick(1, 1, 2, c)
     filters = groups * b.pick(1, 2) if groups == c else b.pick(4, 6)
@@ -166,7 +166,7 @@ def _convolution(b):
 
 
 def padded(b, axes, mode):
-    """Padding, symmetric most of the time, and what may follow."""
+    """Padding, mostly symmetric, with possible following steps."""
     b.begin(*axes)
     if b.chance(0.3):
         b.layer(f"nn.GroupNorm(2, {b.channels})")
@@ -216,8 +216,8 @@ def _group_norm(b):
 
 
 def batch_norm(b, training):
-    """A batch norm as a module, or as a function of what the model has."""
-    # Python reads how many batches there were where a norm in training has none.
+    """A batch norm as a module, or as a function of the model's tensors."""
+    # Without momentum, Python reads the number of batches of a norm in training.
     c, eps, momentum = b.channels, b.pick(*EPS), b.pick(0.1, 0.7, 0.0, 1.0, 0.3 if training else None)
     b.model.train(training)
     if b.chance(0.6):
@@ -335,7 +335,7 @@ NUMBERS = (0.5, 2, True, -1, 1, -0.75)
 
 
 def operand(b, place: int) -> str:
-    """Another operand: a number, a further input, an earlier value, a parameter, a constant, of whatever shape and type."""
+    """A second operand: a number, a further input, an earlier value, a parameter or a constant, of any shape and type."""
     c, n, ones, last = b.channels, b.y.dim(), [1] * b.axes, b.y.shape[-1]
     number = b.pick(*NUMBERS)
     inputs = ["r", "r", "r[:1]", "r.double()", "r.half()", "r.half()", "r.bfloat16()", "(r > 0)", "(r * 4).int()"]
@@ -356,7 +356,7 @@ def operand(b, place: int) -> str:
 
 
 def gated(b):
-    """A value times a function of it, as layers are written in parts, and nearly so."""
+    """A value times a function of it, written in parts as layers are, with and without deviations."""
     three, six, low = b.pick(3, 3, 3.0, 2), b.pick(6, 6, 5), b.pick(0, 0, -1)
     sixth = b.pick(f" / {six}", " * (1 / 6)")
     softplus = b.pick("F.softplus(y)", "F.softplus(y)", "F.softplus(y, 2)", "F.softplus(y, 1, 10)", "F.softplus(y, 1.0, 20.0)")
@@ -386,7 +386,7 @@ def arithmetic(b, name):
     for _ in range(b.pick(0, 0, 1, 2)):
         b.do(b.pick("torch.tanh(y)", "F.relu(y)", "y * 0.5", "-y", "y.clone()"))
     for turn in range(b.pick(1, 1, 2)):
-        # All operands in turn, then any.
+        # All operands by turns, then random ones.
         other = operand(b, b.rng.randrange(1000) if turn else 5 * b.number + FIVE.index(name))
         if name == "div":
             other = f"({other}) ** 2 + 1" if "own" not in other and not other[0] in "T-0123456789t" else other
@@ -407,7 +407,7 @@ def arithmetic(b, name):
             forms += [f"{other}.{name}_(y{alpha})"] * 2
         b.do(b.pick(*forms), earlier)
     if b.factors and b.chance(0.7):
-        # One more of the same kind, which is another parameter.
+        # Another parameter of the same shape.
         b.do(f"torch.{name}(y, {b.factor(*getattr(b.model, f'factor{b.factors - 1}').shape)})")
     b.tail()
 
@@ -417,7 +417,7 @@ for _name in FIVE:
 
 
 def scalar(b, name):
-    """The overloads for numbers, which PyTorch's own functions do not call."""
+    """The overloads for numbers, which PyTorch's own functions do not use."""
     b.stem()
     alpha = f", {b.pick(1, 2, -0.5, 0)}" if name in ("add", "sub", "rsub") and b.chance(0.7) else ""
     b.do(f"torch.ops.aten.{name}.Scalar(y, {b.pick(*NUMBERS)}{alpha})")
@@ -488,7 +488,7 @@ def _clone(b):
 
 
 def function(*forms):
-    """A function of single values, in these forms."""
+    """An elementwise function in one of these forms."""
 
     def draw(b):
         b.begin() if b.chance(0.15) else b.stem()
@@ -598,7 +598,7 @@ for _axes in (2, 3):
 def adaptive(b, axes):
     b.stem(axes)
     size = b.pick(1, 1, (1,) * axes, 2, (1, *[2] * (axes - 1)), (None, *[1] * (axes - 1)))
-    # PyTorch's own function gives a size of 1 to a mean.
+    # For a size of 1, PyTorch's own function calls a mean.
     operator = f"torch.ops.aten._adaptive_avg_pool{axes}d(y, {[b.pick(1, 1, 2)] * axes})"
     b.do(b.pick(operator, f"F.adaptive_avg_pool{axes}d(y, {size})"))
     b.tail()
@@ -609,7 +609,7 @@ for _axes in (2, 3):
 
 
 def dims(b, several=True) -> str:
-    """Some axes, or one, counted from the end at times; the batch among them rarely."""
+    """One or several axes, sometimes counted from the end, rarely with the batch."""
     rank = b.y.dim()
     some = b.rng.sample(range(0 if b.chance(0.1) else 1, rank), b.rng.randint(1, rank - 1))
     some = [one - rank if b.chance(0.4) else one for one in some]

@@ -1,4 +1,4 @@
-"""Without PyTorch what needs it is not collected, and said to be so."""
+"""Without PyTorch, the tests that need it are not collected, and the report says so."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-# Tensors here are small: with a thread for each core, in several processes of pytest-xdist or in a container that has a part of the cores,
-# threads wait for each other most of the time. Known before PyTorch is loaded, and to the processes that tests start.
+# Tensors here are small. With one thread per core in several pytest-xdist processes, or in a container with
+# fewer cores, threads mostly wait for each other. Set before PyTorch is loaded, and inherited by processes
+# that tests start.
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _THREADS = max(1, min(4, len(os.sched_getaffinity(0)) // _WORKERS))
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
@@ -35,7 +36,7 @@ def pytest_report_header(config):
 
 @pytest.fixture(autouse=True)
 def fresh():
-    """Nothing is compiled yet."""
+    """Clears everything compiled."""
     if HAS_TORCH:
         import torch
 
@@ -44,8 +45,8 @@ def fresh():
 
 @pytest.fixture
 def child():
-    """Runs code in a Python of its own, which finds the package that is installed: ``-c`` looks into the current folder first, and that
-    of the sources has no native half."""
+    """Runs code in a new Python that finds the installed package: ``-c`` searches the current folder first, and the source folder
+    has no native half."""
 
     def run(code, timeout=60):
         program = [sys.executable, "-c", code]

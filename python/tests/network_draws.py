@@ -1,4 +1,4 @@
-"""Draws of the attributes of the operators that are layers of whole networks alone."""
+"""Draws of attributes of the operators that are layers only in whole networks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXTENTS = {1: (8,), 2: (6, 8), 3: (4, 6, 4)}
 
 
 class Part(Branch):
-    """The drawing of a part of a network, whose input is that of all parts of as many axes."""
+    """Draws a part of a network. All parts with the same number of axes share the input."""
 
     def __init__(self, seed: int, number: int = 0) -> None:
         super().__init__(seed, number)
@@ -25,7 +25,7 @@ class Part(Branch):
         self.values = [torch.randn(shape, generator=generator, dtype=torch.float64)]
 
     def tail(self) -> None:
-        # Not the input itself.
+        # The output must not be the input itself.
         self.do(self.pick("F.relu(y)", "torch.tanh(y)", "y * 0.5 + 1"))
 
 
@@ -41,7 +41,7 @@ def draws(*targets):
 
 
 def simple(*texts, axes=(1, 2, 3)):
-    """One of some texts, behind a convolution at times."""
+    """One of these texts, sometimes after a convolution."""
 
     def draw(b):
         b.begin(*axes)
@@ -68,7 +68,7 @@ def pad(mode):
 
 
 def within(b):
-    """A maximum of windows behind padding with the least value."""
+    """A maximum pool after padding with the least value."""
     before = b.pick(0, 1)
     each = [before, before + b.turn(0, 1, 0)] * b.axes
     pool = f"F.max_pool{b.axes}d(F.pad(y, {each}, value=-float('inf'))"

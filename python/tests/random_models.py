@@ -1,4 +1,4 @@
-"""Models drawn at random, out of what ``fuse`` looks at and what stands around it."""
+"""Random models of operations that ``fuse`` recognizes, and of others around them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from random_steps import ACTIVATIONS, CALLS, PRODUCTS, REDUCTIONS, SUMS, VIEWS, 
 from torch import nn
 from torch.nn import functional as F  # noqa: F401  steps name it
 
-# Values in a model stay below this, so that none overflows in 16 bits.
+# The magnitude limit of values in a model, to avoid overflow in 16 bits.
 LARGEST = 100.0
 
 
 class Step(NamedTuple):
-    """A value that is computed of earlier ones."""
+    """A value computed from earlier ones."""
 
     text: str
     y: int
@@ -30,11 +30,11 @@ class Model(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList()
         self.steps: list[Step] = []
-        # Which values it gives beside the last one.
+        # The indices of the values returned in addition to the last one.
         self.also: tuple[int, ...] = ()
-        # Which value the second input is as large as.
+        # The index of the value whose shape the second input has.
         self.like = 0
-        # How much each value is changed at random, beside the largest.
+        # The relative size of random changes of each value.
         self.noise = 0.0
 
     def compute(self, values, step, r):
@@ -42,7 +42,7 @@ class Model(nn.Module):
         return eval(step.text, globals(), names)  # noqa: S307  text of this file
 
     def begin(self):
-        """Writes the steps down as the code of one function, as compilers read it."""
+        """Writes the steps as the code of one function, which compilers can read."""
         lines = ["def code(own, x, r):", " v0 = x"]
         for index, step in enumerate(self.steps, 1):
             lines += [f" y, z = v{step.y}, v{step.z}", f" v{index} = {step.text}"]
@@ -65,7 +65,7 @@ class Model(nn.Module):
         return self.disturbed(x, r)
 
     def disturbed(self, x, r):
-        """The same with changes at random."""
+        """Computes the model with random changes of each value."""
         values = [x]
         for step in self.steps:
             values.append(self.compute(values, step, r))
@@ -75,14 +75,14 @@ class Model(nn.Module):
         return values[-1]
 
     def second(self, x):
-        """A second input for this first one."""
+        """A second input that matches this first one."""
         values = [x.clone()]
         for step in self.steps[: self.like]:
             values.append(self.compute(values, step, None))
         return torch.randn_like(values[self.like])
 
     def lines(self, indent: str = "") -> list[str]:
-        """The model in words."""
+        """The model as text."""
         found = []
         for index, step in enumerate(self.steps, 1):
             z = f", z = v{step.z}" if "z" in _names(step.text) else ""
@@ -113,13 +113,13 @@ class Two(Model):
 
 
 def disturb(value, noise, largest=0.0):
-    """Changes a value in place as rounding would, of it and of summands up to ``largest``."""
+    """Changes a value in place like a rounding of it, and of summands up to ``largest``."""
     drawn = torch.empty(value.shape, dtype=value.dtype).uniform_(-1, 1)
     value.add_(drawn, alpha=noise * (largest + value.abs().max().item()))
 
 
 def steepness(norm, x):
-    """By how much a norm multiplies, at most: a value and its mean, whose difference may be much less than both."""
+    """The largest factor by which a norm amplifies errors of a value and its mean, whose difference may be much smaller than both."""
     running = getattr(norm, "running_var", None)
     if isinstance(norm, nn.GroupNorm):
         variance = x.reshape(x.shape[0], norm.num_groups, -1).var(-1, unbiased=False)
@@ -136,12 +136,12 @@ def steepness(norm, x):
 
 
 def doubled(module, given, value):
-    """A hook that changes what a layer gives."""
+    """A hook that changes a layer's output."""
     return 2 * value
 
 
 def redraw(model, seed):
-    """Draws parameters and what batch norms have learnt."""
+    """Draws parameters and running statistics."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in model.state_dict().items():
@@ -158,7 +158,7 @@ def redraw(model, seed):
 
 
 class Draw:
-    """The drawing of one model."""
+    """Draws one model."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -227,7 +227,7 @@ class Draw:
         )
 
     def factor(self, model: Model, channels: int, columns: int) -> str:
-        """A parameter of the model, an earlier one at times."""
+        """A parameter of the model, sometimes an existing one."""
         ones = [1] * self.axes
         if self.factors and self.pick(True, False):
             return f"own.factor{self.rng.randrange(self.factors)}"
@@ -244,7 +244,7 @@ class Draw:
         return f"own.layers[{len(model.layers) - 1}](y)"
 
     def step(self, model: Model, value: torch.Tensor, inner: bool, last: str) -> str:
-        """The text of a step behind ``value``."""
+        """A step after ``value``, as text."""
         channel = value.dim() - self.axes - 1
         channels = value.shape[channel] if 0 <= channel < value.dim() else value.shape[0]
         begins = not last.startswith("own.layers")
@@ -311,7 +311,7 @@ class Draw:
         return "F.relu(y)"
 
     def model(self, x: torch.Tensor, inner: bool = False) -> Model:
-        """A model for inputs like ``x``. Its second input is as large as the value that is added to it first."""
+        """A model for inputs like ``x``. Its second input has the shape of the value that it is first added to."""
         model = One() if inner else Two()
         model.eval()
         values, last, r = [x], "", None
@@ -319,7 +319,7 @@ class Draw:
             layers = len(model.layers)
             source = len(values) - 1 if self.rng.random() < 0.9 else self.rng.randrange(len(values))
             text = self.step(model, values[source], inner, last)
-            # Another one of its shape, if there is.
+            # Another value of its shape, if there is one.
             alike = [i for i, one in enumerate(values) if one.shape == values[source].shape]
             others = [i for i in alike if i != source] or alike
             step = Step(text, source, self.pick(*others))
@@ -331,7 +331,7 @@ class Draw:
             except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
                 del model.layers[layers:]
                 continue
-            # NaN is not below it.
+            # The comparison is false for NaN.
             if not (value.dim() > 0 and 0 < value.numel() < 20000 and value.abs().max() < LARGEST):
                 del model.layers[layers:]
                 continue

@@ -1,5 +1,5 @@
-"""What steps of drawn models are, as text: ``y`` is the value that a step takes, ``z`` another one, ``r`` the model's second input, ``own`` the
-model; ``{o}`` is one of these, ``{p}`` and ``{q}`` are parameters."""
+"""The steps of drawn models, as text: ``y`` is the input of a step, ``z`` another value, ``r`` the model's second input, ``own`` the
+model. ``{o}`` is one of these, ``{p}`` and ``{q}`` are parameters."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ PRODUCTS = (
     "torch.rsub(y, {p}, alpha=2)",
 )
 
-# Whether what is made contiguous is a copy depends on the layout, which chains do not keep.
+# Whether `contiguous` copies depends on the layout, which chains do not keep.
 VIEWS = (
     "y.contiguous() * 1",
     "y.view(y.shape)",
@@ -138,7 +138,7 @@ VIEWS = (
     "y.unsqueeze(0)[0]",
 )
 
-# These give the value that they take, and write to another one in between.
+# These return their input, and write to another value in between.
 WRITES = (
     "(F.relu(z, inplace=True), y)[1]",
     "(F.leaky_relu(z, 0.5, True), y)[1]",

@@ -1,4 +1,4 @@
-"""What tests share: devices, and references in float64."""
+"""Shared code of the tests: devices, and references in float64."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from convfuse.ops import RUN
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
-# Largest error beside the largest value that may be: of arithmetic in the type, over sums of some hundred products.
+# The largest permitted error relative to the largest value: of arithmetic in the type, with sums of some
+# hundred products.
 BOUNDS = {torch.float32: 2e-5, torch.float16: 2e-2, torch.bfloat16: 1.2e-1}
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -139,7 +140,7 @@ BLOCKS = {
 
 
 def block(name, device, dtype=torch.float32):
-    """A block with drawn parameters, and inputs for it."""
+    """A block with random parameters, and inputs for it."""
     shape, channels, layers = BLOCKS[name]
     torch.manual_seed(1)
     module = fused_nn.Chain(channels, layers).eval()
@@ -150,7 +151,7 @@ def block(name, device, dtype=torch.float32):
 
 
 def redraw(module):
-    """Draws parameters that are none of those after initialisation, variances positive."""
+    """Draws parameters that differ from the initial ones, with positive variances."""
     with torch.no_grad():
         for name, value in [*module.named_parameters(), *module.named_buffers()]:
             if name.endswith("running_var"):
@@ -160,7 +161,7 @@ def redraw(module):
 
 
 def problem(number, **options):
-    """Problems 85 and 79, small: module and input."""
+    """A small problem 85 or 79: module and input."""
     torch.manual_seed(7)
     if number == 85:
         module = fused_nn.Conv2dGroupNormScaleMaxPoolClamp(
@@ -174,14 +175,14 @@ def problem(number, **options):
 
 
 def exact(module, *inputs):
-    """What the module computes, in float64 by PyTorch's own layers."""
+    """The module's result in float64 with PyTorch's own layers."""
     values = [value.detach().double().cpu() for value in module.chain_parameters()]
     inputs = [x.detach().double().cpu() for x in inputs]
     return evaluate(parsed(module.chain), inputs[0], values, inputs[1:])
 
 
 def expect_close(actual, expected, dtype=None, factor=1.0):
-    """Fails on NaN, too."""
+    """Also fails on NaN."""
     bound = BOUNDS[dtype or actual.dtype] * factor * max(1.0, expected.abs().max().item())
     error = (actual.detach().double().cpu() - expected).abs().max().item()
     assert actual.shape == expected.shape
@@ -190,14 +191,14 @@ def expect_close(actual, expected, dtype=None, factor=1.0):
 
 @pytest.fixture
 def products_in_full():
-    """Has PyTorch, and what is fused as it would multiply, multiply f32 as f32, not as tf32."""
-    # The one way that is left once PyTorch's own tests were imported.
+    """Makes PyTorch, and fused models with its settings, use accurate f32 products instead of tf32."""
+    # The only interface that still works after PyTorch's own tests were imported.
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         yield
 
 
 def expect_same(actual, expected):
-    """The same type, and the same values but for the order of f32 sums."""
+    """Expects the same type, and the same values up to the order of f32 sums."""
     assert actual.shape == expected.shape and actual.dtype == expected.dtype
     error = (actual - expected).abs().max().item()
     assert error <= 1e-4 * max(1.0, expected.abs().max().item()), error
@@ -208,46 +209,46 @@ def chain_text(channels, *layers):
 
 
 def chains(model):
-    """The chains that are taken of a fused model, in their order."""
+    """The chains of a fused model's regions, in order."""
     return [one.chain for one in convfuse.report(model).entries if one.taken]
 
 
 def reasons(model):
-    """Why places are not taken, by what begins there."""
+    """The reasons why places were not taken, by their first operator."""
     return {one.chain: one.reason for one in convfuse.report(model).entries if not one.taken}
 
 
 def fused(model, **options):
-    """A fused copy of a model, that multiplies as PyTorch does on a CPU."""
+    """A fused copy of a model with PyTorch's math mode on a CPU."""
     return convfuse.fuse(copy.deepcopy(model), **({"cpu": True, "precision": "accurate"} | options))
 
 
 def at_once(work, count=4):
-    """Has as many threads do this at a time, and raises what one of them raises."""
+    """Runs ``work`` in this number of parallel threads, and raises the error of any of them."""
     with ThreadPoolExecutor(count) as pool:
         list(pool.map(work, range(count)))
 
 
 def calls(model):
-    """The graphs that run in a fused model, with the calls of the operator that they have."""
+    """The operator calls in each graph of a fused model."""
     programs = model.__dict__["_convfuse"].kernels.programs
     graphs = [one.run.__self__.graph for one in programs]
     return [[one for one in graph.nodes if one.target is RUN] for graph in graphs]
 
 
 def exact_of(model, *inputs):
-    """What a model gives in float64."""
+    """The result of a model in float64."""
     with torch.no_grad():
         return copy.deepcopy(model).double()(*[one.double() for one in inputs])
 
 
 def expect_near(y, exact, factor=1.0):
-    """Of the shape, and as near to float64 as the type is."""
+    """Expects the shape, and the type's accuracy relative to float64."""
     expect_close(y, exact, factor=factor)
 
 
 class ResidualBlock(nn.Module):
-    """A residual block as diffusion models have it."""
+    """A residual block as in diffusion models."""
 
     def __init__(self, channels=8):
         super().__init__()

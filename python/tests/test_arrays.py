@@ -29,7 +29,7 @@ def drawn(seed=0):
 
 
 def exact(values, x, shortcut):
-    """The chain in float64, by the most obvious means."""
+    """The chain in float64, computed in the simplest way."""
     values = {name: value.astype(np.float64) for name, value in values.items()}
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
@@ -100,7 +100,7 @@ def test_outputs_are_given_as_they_are_or_not_at_all(what):
     given = []
 
     class Asks:
-        """An array whose kind takes what a model gives by a call of its own."""
+        """An array whose library imports a model's output through its own function."""
 
         def __init__(self, array):
             self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__

@@ -1,5 +1,5 @@
-"""Each row of the table with attributes drawn over all that PyTorch takes, in all forms, types, modes and layouts: fused models beside
-PyTorch's layers and float64."""
+"""Each row of the table with attributes drawn over everything that PyTorch accepts, in all forms, types, modes and layouts. Fused
+models are compared with PyTorch's layers and with float64."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PARTS = 6
 
 
 def branch(target, number):
-    """A drawn model that has an operator, its first input, and its second one."""
+    """A random model that contains an operator, with its first and second input."""
     seed = 1000 * number + ROWS.index(target)
     for attempt in range(30):
         # Some operands are refused in all forms.
@@ -57,7 +57,7 @@ def branch(target, number):
 
 
 class Branches(nn.Module):
-    """Some models beside each other, with two inputs each."""
+    """Several models side by side, with two inputs each."""
 
     def __init__(self, branches):
         super().__init__()
@@ -69,7 +69,7 @@ class Branches(nn.Module):
 
 
 class Setting:
-    """What branches of one model have in common."""
+    """The common settings of a model's branches."""
 
     def __init__(self, seed):
         rng = random.Random(seed)
@@ -99,7 +99,7 @@ class Setting:
 
 
 def called(model, inputs):
-    """What a model gives, which of that is what of its inputs, and the inputs afterwards."""
+    """A model's outputs, which tensors share their memory, which tensors they are themselves, and the inputs afterwards."""
     inputs = [one.clone(memory_format=torch.preserve_format) for one in inputs]
     torch.manual_seed(7)
     results = tuples(model(*inputs))
@@ -113,7 +113,7 @@ def called(model, inputs):
 
 
 def expect_alike(index, ours, plain, setting):
-    """The same but for values."""
+    """Expects equal properties of tensors, except for their values."""
     expect(ours.dtype is plain.dtype, f"value {index} is of {ours.dtype}, not {plain.dtype}")
     expect(ours.shape == plain.shape, f"value {index} is of {ours.shape}, not {plain.shape}")
     if setting.layout == "dense":
@@ -121,7 +121,7 @@ def expect_alike(index, ours, plain, setting):
 
 
 def check(model, inputs, setting):
-    """Raises where a fused model is not what it was."""
+    """Raises if a fused model behaves differently."""
     eager = copy.deepcopy(model).to(setting.stored)
     wide = copy.deepcopy(eager).double()
     narrow = [setting.laid(one.to(setting.stored)) for one in inputs]
@@ -140,7 +140,7 @@ def check(model, inputs, setting):
     for index in range(count):
         expect_alike(index, actual[index], expected[index], setting)
     for index, (one, other, given) in enumerate(zip(written, changed, narrow)):
-        # Of a pair, one is as good as the other to say which branch it is.
+        # Either element of a pair identifies its branch.
         if torch.equal(other, given):
             expect(torch.equal(one, given), f"value {index // 2} changes an input")
     plain = [*expected, *changed]
@@ -170,7 +170,7 @@ def is_legal(model, inputs, setting):
 
 
 def tried(targets, seed, counts):
-    """Checks drawn models of these operators, together; one that fails, by itself."""
+    """Checks random models of these operators together, and after a failure one by one."""
     setting, branches = Setting(seed), []
     for target, number in targets:
         model, x = branch(target, number)
@@ -202,7 +202,7 @@ def tried(targets, seed, counts):
 
 @pytest.fixture
 def reached(monkeypatch):
-    """How often rows added something to a path, and how often they refused to."""
+    """Counts how often each row extended a path, and how often it refused."""
     counts = Counter()
 
     def counted(target, row):
@@ -223,7 +223,7 @@ def reached(monkeypatch):
 
 @pytest.fixture
 def found(monkeypatch, reached):
-    """The chains of regions that were found, the shapes of their inputs, and their type."""
+    """The chains of the regions found, with the shapes and the type of their inputs."""
     chains, forget = [], _backend.Program.forget
 
     def noted(program):
@@ -263,7 +263,7 @@ def test_attributes_mean_the_same(part, reached, found):
 
 
 def with_defaults(text, rng, share):
-    """A chain that leaves some attributes to their defaults; the chain itself if there are no such."""
+    """A chain with some attributes left to their defaults, or the chain itself if none can be."""
     content = json.loads(text)
     for layer in content["layers"]:
         for attributes in layer.values():
@@ -277,7 +277,7 @@ def with_defaults(text, rng, share):
 
 
 def chains_mean_the_same(text, shapes, dtype, rng):
-    """What the library computes, what Python's layers do, and what is known of it before, agree."""
+    """Checks that the library, Python's layers and the known output properties agree."""
     for one in dict.fromkeys((text, with_defaults(text, rng, 0.3), with_defaults(text, rng, 1.0))):
         known, generator = parsed(one), torch.Generator().manual_seed(3)
         inputs = [torch.randn(shape, generator=generator) for shape in shapes]
@@ -286,7 +286,7 @@ def chains_mean_the_same(text, shapes, dtype, rng):
         try:
             expected = evaluate(known, inputs[0], theirs, inputs[1:], len(shapes[0]) - 2)
         except RuntimeError:
-            # Defaults may be those of another shape.
+            # Defaults may belong to another shape.
             assert one != text
             continue
         layout = rng.choice(["dense", "channels last", "strided"])
@@ -306,7 +306,7 @@ def chains_mean_the_same(text, shapes, dtype, rng):
         assert (guess.shape, guess.stride()) == (actual.shape, actual.stride()), one
 
 
-# Bounds and factors that are no finite numbers, or none that float32 has.
+# Bounds and factors that are not finite, or that float32 does not represent.
 NOT_FINITE = (
     "torch.clamp(y, -inf, 0.5)",
     "torch.clamp(y, max=nan)",
@@ -343,7 +343,7 @@ NOT_FINITE = (
     "F.prelu(y, y.new_full((4,), inf))",
 )
 
-# Functions of values that are not finite. PyTorch's gelu of infinity is NaN on CPUs, infinity on GPUs.
+# Functions of non-finite values. For infinity, PyTorch's gelu gives NaN on CPUs and infinity on GPUs.
 OF_ALL = (
     *("F.relu(y)", "F.silu(y)", "torch.sigmoid(y)", "torch.tanh(y)", "F.hardswish(y)", "F.hardsigmoid(y)"),
     *("F.mish(y)", "F.leaky_relu(y, 0.1)", "F.softplus(y)", "F.elu(y)", "F.hardtanh(y)", "torch.clamp(y, -1, 1)"),
@@ -357,7 +357,7 @@ OF_ALL = (
 
 
 class Texts(nn.Module):
-    """Each of some functions, as text, of what a maximum of windows gives."""
+    """Several functions, as text, of a maximum pool's output."""
 
     def __init__(self, texts):
         super().__init__()
@@ -383,7 +383,7 @@ def test_what_is_not_finite_is_as_in_pytorch(texts):
 
 
 class Plain(nn.Module):
-    """Layers with parameters of all kinds, and a second input."""
+    """Layers with all kinds of parameters, and a second input."""
 
     def __init__(self):
         super().__init__()
@@ -395,7 +395,7 @@ class Plain(nn.Module):
 
 
 def chain_of(plain):
-    """The same as a module of the library, which shares the parameters."""
+    """The same as a module of the library with shared parameters."""
     norm = {"name": "last", "training": True} if plain.training else {"name": "last"}
     layers = [
         {"conv2d": {"name": "conv", "out_channels": 8, "kernel_size": 3}},
@@ -408,7 +408,7 @@ def chain_of(plain):
 
 
 def as_function(plain):
-    """The same as a call of the operator with the parameters of a module."""
+    """The same as a call of the operator with a module's parameters."""
     module = chain_of(plain)
 
     class Call(nn.Module):
@@ -444,7 +444,7 @@ def test_whichever_tensor_wants_gradients_has_them(door, training):
                 if y.requires_grad:
                     y.square().sum().backward()
                 every = [*leaves, *model.parameters()]
-                # An operator does not know how many batches there were.
+                # An operator does not know the number of batches.
                 counted = door is as_function
                 buffers = [one for one in model.buffers() if not (counted and one.dtype is torch.long)]
                 found.append([y.detach(), *(one.grad for one in every), *buffers])
@@ -454,5 +454,5 @@ def test_whichever_tensor_wants_gradients_has_them(door, training):
                     torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-4)
     if door is fused:
         assert {one.split()[0] for one in chains(ours)} == {"conv2d"}
-        # By the backend where inputs want them, each alone, which is asked before that where parameters do.
+        # The backend checks single inputs that require gradients, before parameters.
         assert ours.__dict__["_convfuse"].kernels.left == {"gradients are recorded": 2}

@@ -1,4 +1,4 @@
-"""Fused models under autocast: the types that PyTorch's layers give, and nothing rounded that they do not round."""
+"""Fused models under autocast: they give the types of PyTorch's layers, and round only where these do."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_statistics_beyond_16_bits_stay(dtype, variance):
 
 @pytest.mark.parametrize("dtype", LOW)
 def test_float32_that_is_read_is_not_rounded(dtype):
-    """As on a GPU, where group norms are computed in float32: what ends in float32 is no region of 16 bits."""
+    """As on a GPU, where group norms are computed in float32: a value that ends in float32 is not part of a 16-bit region."""
 
     class Wide(nn.Module):
         def __init__(self):

@@ -1,4 +1,4 @@
-"""What times models, and what is said of them."""
+"""Timing of models, and reports."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def test_reports_are_of_parameters_that_are_there():
     report, kept = Report(), nn.Linear(2, 2)
     note(report, kept.parameters())
     assert compiled(kept) is not None
-    # As another model's parameter is that has the address of one that is gone.
+    # As with another model's parameter at the address of a freed one.
     kept.weight.data, kept.bias = torch.ones(2, 2), None
     assert compiled(kept) is None

@@ -1,4 +1,4 @@
-"""Fused models among several processes: sharded parameters, collectives that write them, replicas."""
+"""Fused models in several processes: sharded parameters, collectives that write to them, replicas."""
 
 from __future__ import annotations
 

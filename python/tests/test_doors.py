@@ -1,4 +1,4 @@
-"""``torch.compile(model, backend="convfuse")``: dynamic shapes, mutation, derivatives, options; programs that are exported."""
+"""``torch.compile(model, backend="convfuse")``: dynamic shapes, mutation, derivatives, options; and exported programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = {"cpu": True, "precision": "accurate", "choice": "all"}
 
 
 class Net(nn.Module):
-    """Regions, what is none, and norms that inductor is to compile."""
+    """A network with regions, other operators, and norms that inductor must compile."""
 
     def __init__(self):
         super().__init__()
@@ -41,7 +41,7 @@ class Net(nn.Module):
         return y + z, F.layer_norm(y, y.shape).mean()
 
 
-# Of that network, with norms.
+# The regions of that network, with norms.
 TAKEN = ["conv2d group_norm silu", "conv_transpose2d batch_norm prelu"]
 
 
@@ -52,7 +52,7 @@ def net():
 
 @pytest.fixture
 def programs(monkeypatch):
-    """The programs that are made of graphs."""
+    """The programs created from graphs."""
     made, of = [], _backend.Program.of
 
     def noted(*arguments):
@@ -77,7 +77,7 @@ def test_inductor_compiles_the_rest(programs):
         plain.conv.weight.data.mul_(-2)
         expect_near(compiled(x)[0], exact_of(plain, x)[0])
     assert taken(programs)[0] == TAKEN
-    # With gradients the graph is inductor's alone.
+    # With gradients, inductor compiles the whole graph.
     count, found = len(programs), []
     for call in (compiled, plain):
         plain.zero_grad(set_to_none=True)
@@ -117,7 +117,7 @@ def test_inductor_is_given_its_own_options(programs, monkeypatch):
 
 @pytest.fixture
 def kernels(programs, monkeypatch):
-    """The backend by name with PyTorch's own kernels in inductor's place, which takes a minute a graph."""
+    """The named backend with PyTorch's own kernels in place of inductor, which takes a minute per graph."""
     from torch._inductor import compile_fx
 
     def inner(graph, examples, **named):
@@ -147,14 +147,14 @@ def test_operators_that_were_kept_whole_are_inductors_again(programs, monkeypatc
         torch.compile(net(), backend="convfuse")(x)
     (graph,) = graphs
     targets = [one.target for one in graph.graph.nodes if one.op == "call_function"]
-    # Which is decomposed for complex numbers alone.
+    # `add` is decomposed only for complex numbers.
     whole = set(targets) & set(table) & set(ROWS) - {torch.ops.aten.add.Tensor}
     assert RUN not in targets and not whole
     assert not any("group_norm" in str(one) or "silu" in str(one) for one in targets)
 
 
 def test_calls_have_names_by_which_caches_know_the_package(kernels):
-    """Inductor keeps what it compiled on disk, by the text of graphs, and a later package may lay out values in another way."""
+    """Inductor caches compiled code on disk by the text of graphs, and a later package may use other layouts."""
     plain, x = net(), torch.randn(2, 3, 8, 10)
     with torch.no_grad():
         compiled(plain)(x)
@@ -196,7 +196,7 @@ def test_regions_do_not_depend_on_the_shape(kernels, name):
 
 
 def test_extents_within_a_region_may_be_read(kernels):
-    """Of a value that does not stay; they are those of the output, too."""
+    """Extents of a value within a region, which equal those of the output."""
 
     class Twice(nn.Module):
         def __init__(self):
@@ -268,7 +268,7 @@ def test_transforms_are_left_to_pytorch(kernels):
         (Times(1.0), Times(2.0), True),
         (Times(2.0), Times(1.0), False),
         (Times(1.0, 1.0), Times(1.0, 2.0), True),
-        # Faster as calls and slower in a CUDA graph.
+        # Faster as calls, but slower in a CUDA graph.
         (Times(1.0, 2.0), Times(2.0, 1.0), False),
     ],
 )
@@ -309,7 +309,7 @@ def test_regions_that_are_slower_alone_are_not_tried(kernels, monkeypatch):
 
 
 def test_forms_are_timed_without_inductors_graphs(kernels, monkeypatch):
-    """In which an output lies where that of the call before was. What stays is compiled with them."""
+    """In inductor's graphs, an output shares memory with that of the previous call. The final program is compiled with them."""
     from torch._inductor import compile_fx
 
     seen, inner = [], compile_fx.compile_fx_inner
@@ -344,7 +344,7 @@ def test_a_graph_that_cannot_be_timed_is_inductors(kernels, monkeypatch):
 
 
 class Written(nn.Module):
-    """Writes to its input and to a buffer, and draws numbers."""
+    """Writes to its input and to a buffer, and draws random numbers."""
 
     def __init__(self):
         super().__init__()
@@ -359,7 +359,7 @@ class Written(nn.Module):
 
 
 def test_a_clock_changes_nothing(kernels):
-    """Neither what is written to, nor random numbers."""
+    """Neither written tensors nor random numbers."""
     found, x = [], torch.randn(2, 3, 8, 10)
     for choice in ("all", "time"):
         torch._dynamo.reset()
@@ -401,7 +401,7 @@ def test_what_is_left_to_inductor_is_said(kernels):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_an_estimate_decides_without_a_device(dtype):
-    """Of a GPU that is not there: convolutions of float32 in full, norms with statistics, pools by either name."""
+    """For a GPU that is not present: accurate float32 convolutions, norms with statistics, pools by either name."""
 
     def function(x, weight):
         y = F.relu(F.conv2d(x, weight))
@@ -445,7 +445,7 @@ def test_inductor_compiles_arithmetic_that_no_region_has(choice):
 
 
 def test_inductor_writes_channels_last_what_a_region_reads():
-    """Upsampling in front of a convolution is inductor's: its result is written once, in the order that PyTorch has."""
+    """Inductor runs an upsampling before a convolution. Its output is written once, in PyTorch's memory order."""
     from torch._inductor.utils import run_and_get_code
 
     up = nn.Upsample(scale_factor=2.0)
@@ -462,7 +462,7 @@ def test_inductor_writes_channels_last_what_a_region_reads():
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_regions_give_the_order_of_their_weights(kernels, channels):
-    """As PyTorch's convolutions do. Strides of one channel tell nothing."""
+    """Like PyTorch's convolutions. The strides of a single channel do not tell the order."""
     layers = nn.Conv2d(channels, 8, 3), nn.InstanceNorm2d(8), nn.LeakyReLU(), nn.Conv2d(8, 4, 3)
     model, x = nn.Sequential(*layers).eval(), torch.randn(2, channels, 9, 12)
     with torch.no_grad():
@@ -479,7 +479,7 @@ def test_regions_give_the_order_of_their_weights(kernels, channels):
 
 @pytest.mark.parametrize("norm", [F.group_norm, lambda x, groups: F.instance_norm(x)])
 def test_norms_read_what_pytorch_copies_for_them(kernels, norm):
-    """As norms on GPUs do with channels-last values."""
+    """As on GPUs for channels-last values."""
     x = torch.randn(2, 4, 9, 11).to(memory_format=torch.channels_last)
     with torch.no_grad():
         y = compiled(lambda x: F.silu(norm(x.contiguous(), 2)))(x)
@@ -490,7 +490,7 @@ def test_norms_read_what_pytorch_copies_for_them(kernels, norm):
 
 
 class Joined(nn.Module):
-    """The end of a U-Net: norms, whose values PyTorch lays out densely, and a padding in case that extents are odd."""
+    """The end of a U-Net: norms, whose outputs are dense in PyTorch, and a padding in case extents are odd."""
 
     def __init__(self):
         super().__init__()
@@ -519,7 +519,7 @@ def test_what_regions_give_channels_last_is_concatenated_so(kernels):
 
 
 def test_factors_of_one_are_no_layers(kernels):
-    """As residual blocks have them that can scale their outputs."""
+    """As in residual blocks with an output scale."""
     convolution = nn.Conv2d(3, 3, 3, padding=1).eval()
     x = torch.randn(2, 3, 8, 10)
     with torch.no_grad():
@@ -532,7 +532,7 @@ def test_factors_of_one_are_no_layers(kernels):
 
 @pytest.mark.parametrize("layers", [[nn.SiLU()], [nn.GroupNorm(2, 8), nn.SiLU()]])
 def test_tangents_in_compiled_code_are_as_with_other_backends(kernels, layers):
-    """Which refuse norms there."""
+    """Other backends refuse norms there."""
     model = nn.Sequential(nn.Conv2d(3, 8, 3), *layers).eval().requires_grad_(False)
 
     def tangent(x):

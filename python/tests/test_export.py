@@ -1,4 +1,4 @@
-"""Models as network files: what is written computes what the model does, and what cannot be is said by module and operator."""
+"""Export of models as network files: the network matches the model, and refusals name module and operator."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """As torchvision's."""
+    """The same network as torchvision's."""
 
     def __init__(self, depths=(3, 4, 6, 3), width=64, classes=1000):
         super().__init__()
@@ -72,7 +72,7 @@ class ResNet(nn.Module):
 
 
 def trained(model, seed=3):
-    """The model with norms that are not what they are before training."""
+    """The model with norms as after training."""
     torch.manual_seed(seed)
     with torch.no_grad():
         for name, one in [*model.named_parameters(), *model.named_buffers()]:
@@ -84,7 +84,7 @@ def trained(model, seed=3):
 
 
 def stored(path):
-    """The tensors of a safetensors file, and their types."""
+    """The tensors of a safetensors file, with their types."""
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
@@ -99,7 +99,7 @@ def stored(path):
 
 
 def ran(exported, *inputs):
-    """What a network gives for inputs, by its files."""
+    """The outputs of an exported network."""
     values = {name: one for name, (one, _) in stored(exported.parameters).items()}
     model = arrays.Model(exported.network.read_text(), values)
     found = model(*(one.numpy() for one in inputs))
@@ -131,7 +131,7 @@ def test_a_resnet_is_a_network_under_the_names_of_its_state_dict(tmp_path):
     assert names[0] == "conv1" and "layer2.1.conv3" in names and names[-1] == "fc"
     assert content["layers"][names.index("layer1.0.bn1")]["input"] == "layer1.0.conv1"
     assert operators(exported)[-3:] == ["adaptive_avg_pool2d", "flatten", "linear"]
-    # Other batches and extents, and what a later checkpoint has.
+    # Other batches and extents, and a later checkpoint.
     model.eval()
     x = torch.randn(3, 3, 48, 80)
     with torch.no_grad():
@@ -159,7 +159,7 @@ def test_an_adaptive_pool_that_changes_nothing_is_left_out(tmp_path):
     model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.AdaptiveAvgPool2d((6, 6)), *head)
     exported = convfuse.export(model, torch.randn(2, 4, 8, 8), tmp_path / "net")
     assert operators(exported) == ["conv2d", "flatten", "linear", "relu", "linear"]
-    # What it would pool is refused.
+    # An input that requires pooling is refused.
     with pytest.raises(RuntimeError, match="linear: input.1. is 800, expected 288"):
         ran(exported, torch.randn(1, 4, 12, 12))
     with pytest.raises(convfuse.ExportError, match=r"to \[6, 6\], which does not divide \[10, 10\]"):
@@ -170,7 +170,7 @@ def test_an_adaptive_pool_that_changes_nothing_is_left_out(tmp_path):
 
 
 class Functional(nn.Module):
-    """Parameters that no module of PyTorch's has, constants, and parameters of which others are computed."""
+    """Parameters outside of PyTorch's modules, constants, and parameters computed from others."""
 
     def __init__(self):
         super().__init__()
@@ -201,7 +201,7 @@ def variants():
     )  # fmt: skip
     gated = Lambda(lambda self, x: (lambda y: y * torch.sigmoid(y))(self.conv(x)))
     pooled = Lambda(lambda self, x: self.conv(x).mean((2, 3)) + 1)
-    # Padding by nothing, a check of a type, channels that are repeated, and a norm of features.
+    # Padding by 0, a type check, repeated channels, and a norm over features.
     kept = Lambda(lambda self, x: F.pad(self.conv(x), [0] * 4, "replicate").to(torch.float32) + x.repeat(1, 2, 1, 1))
     head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(4), nn.Linear(4, 6))
     known = {"mobile": mobile, "norms": norms, "functional": Functional(), "gated": gated, "pooled": pooled}
@@ -220,7 +220,7 @@ class Lambda(nn.Module):
 
 def test_one_sample_is_example_enough(tmp_path):
     class Excitation(nn.Module):
-        """Its gate has the shape of a parameter for each channel, where there is one sample."""
+        """With a single sample, its gate has the shape of a per-channel parameter."""
 
         def __init__(self):
             super().__init__()
@@ -255,7 +255,7 @@ def test_parameters_of_no_module_have_names_of_their_own(tmp_path):
     assert {"gamma", "shift", "act.weight", "normed.bias"} <= set(found) | {"normed.bias"}
     state = model.state_dict()
     np.testing.assert_array_equal(found["gamma"][0], state["gamma"].numpy())
-    # Those that are computed, and a convolution's that is no module.
+    # Computed parameters, and those of a functional convolution.
     assert {name.partition(".constant")[0] for name in found if ".constant" in name} == {"conv2d", "normed"}
     assert "sub" in operators(exported) and "div" in operators(exported)
 
@@ -268,7 +268,7 @@ def test_further_inputs_are_added(tmp_path):
     assert len(content["inputs"]) == 1
     with torch.no_grad():
         close(ran(exported, *given), model(*given))
-    # One that nothing is computed of is none.
+    # An input that is only used for its shape is not an input of the network.
     model = Lambda(lambda self, x, size, skip: F.relu(self.conv(x).reshape(size.shape) + skip))
     given = given[0], torch.zeros(2, 8, 6, 6), given[1]
     exported = convfuse.export(model, given, tmp_path / "net")
@@ -286,7 +286,7 @@ def test_parameters_keep_their_type(tmp_path, dtype):
 
 
 class Blocks(nn.Module):
-    """A part that is no layer, deep in a model."""
+    """A part without a layer, deep within a model."""
 
     def __init__(self, part):
         super().__init__()
@@ -355,7 +355,7 @@ def test_other_models_are_refused(tmp_path):
     ]:
         with pytest.raises(convfuse.ExportError, match=words):
             convfuse.export(model, torch.randn(2, 4, 8, 8), tmp_path / "net")
-    # A norm of one sample's channels may be of the batch.
+    # With one sample, a norm over its channels may be one over the batch.
     norm = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4, track_running_stats=False))
     with pytest.raises(convfuse.ExportError, match="give an example of two samples"):
         convfuse.export(norm, torch.randn(1, 4, 8, 8), tmp_path / "net")
@@ -364,7 +364,7 @@ def test_other_models_are_refused(tmp_path):
 
 
 def test_the_check_finds_another_result(tmp_path, monkeypatch):
-    # What a model computes by the clock is frozen in its graph.
+    # A model's time-dependent values are frozen in its graph.
     calls = []
     model = Lambda(lambda self, x: self.conv(x) * (1 + len(calls)))
     whole = model.forward

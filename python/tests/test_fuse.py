@@ -1,4 +1,4 @@
-"""``fuse`` in the ways in which models are used: what is called is what the model gives, whatever happens to it between calls."""
+"""Uses of fused models: calls give the model's results, regardless of changes between calls."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def block(*last):
 
 
 class Named(nn.Module):
-    """A model with code of its own."""
+    """A model with its own code."""
 
     def __init__(self, channels=8):
         super().__init__()
@@ -299,7 +299,7 @@ def test_hooks_are_called():
 
 
 class Output(collections.OrderedDict):
-    """As libraries' outputs are."""
+    """An output class as in libraries."""
 
     def __getattr__(self, name):
         return self[name]
@@ -389,7 +389,7 @@ def test_code_that_dynamo_cannot_read_runs():
 
 
 def test_modules_without_a_name_to_import_them_by():
-    """As judges of programs make them."""
+    """As judges of programs create them."""
     names = {}
     text = "\n".join(
         [
@@ -405,7 +405,7 @@ def test_modules_without_a_name_to_import_them_by():
     )
     exec(text, names)  # noqa: S102
     model, x = names["ModelNew"](), image()
-    # As judges call it, which leave the recording of gradients on.
+    # Judges call it with gradient recording enabled.
     y = model(x)
     assert chains(model) == [CHAIN]
     expect_same(y, convfuse.unfuse(model)(x))
@@ -481,7 +481,7 @@ def test_replicas_compute_with_their_own_parameters():
         for _ in range(4):
             expect_same(replica(ours)(x), replica(plain)(x))
         expect_same(ours(x), plain(x))
-    # A replica's parameters are none of its own; all are alike.
+    # A replica's parameters are not registered as its own; all replicas are alike.
     assert chains(ours) == [CHAIN] * 2
 
 
@@ -593,7 +593,7 @@ def test_regions_are_kept_if_the_whole_model_is_faster_by_them(monkeypatch, like
         copied = copy.deepcopy(ours)
         expect_same(copied(x), plain(x))
         assert convfuse.report(copied).replaced == expected
-    # Calls of a model that is left to PyTorch do not come here.
+    # Calls of a model that is left to PyTorch are not redirected.
     for model in (ours, copied):
         assert (model.__dict__.get(_fuse._CALLED) is not None) == (expected > 0)
     if expected:

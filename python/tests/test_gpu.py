@@ -1,4 +1,4 @@
-"""What only a GPU shows: streams, graphs, memory, host time, several devices."""
+"""Tests that require a GPU: streams, graphs, memory, host time, several devices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ import convfuse
 pytestmark = cuda
 assert products_in_full
 
-# A call of a module may take the host this many times as long as one of the smallest layer of PyTorch.
+# The most host time of a module's call, relative to a call of PyTorch's smallest layer.
 MOST_OF_A_LAYER = 2.0
 
 
@@ -65,7 +65,7 @@ def test_a_stream_is_first_used_in_a_capture():
     outcome = []
 
     def capture():
-        # Of streams each thread has a memory of its own.
+        # Each thread has its own stream cache.
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
         with torch.no_grad(), torch.cuda.graph(graph, stream=stream):
             y = module(x)
@@ -98,7 +98,7 @@ def test_graphs_read_parameters_where_they_lie():
 
 def test_captures_without_a_warm_up_are_refused_in_words():
     module, (x,) = block("decoder", "cuda")
-    # Of a shape that no other test has, since what is prepared serves all modules.
+    # A shape that no other test uses, because plans are shared between modules.
     x = x[:1, :, :7, :9].contiguous()
     with torch.no_grad():
         with pytest.raises(RuntimeError, match="before the capture"):
@@ -168,7 +168,7 @@ def test_memory_is_that_of_pytorch(number):
         y = module(x)
         assert torch.cuda.memory_allocated() - before == -(-y.nbytes // 512) * 512
         peak = torch.cuda.max_memory_allocated() - before
-    # The unfused convolution's output alone is 16 and 30 times the output.
+    # The output of the unfused convolution alone has 16 and 30 times the bytes.
     assert peak <= 1.1 * y.nbytes + 65536
 
 
@@ -214,7 +214,7 @@ def test_host_time_of_a_call():
         ways = module, torch.nn.ReLU()
         for way in ways:
             calls(way, 300)
-        # By turns, and the least of each: what other processes take of the host makes some rounds longer, and none shorter.
+        # Measured by turns, and the least time of each counts: other processes only add time.
         rounds = [[calls(way, 100) for way in ways] for _ in range(20)]
     of_module, of_layer = map(min, zip(*rounds, strict=True))
     assert of_module <= MOST_OF_A_LAYER * of_layer
@@ -289,7 +289,7 @@ def test_networks_match_float64(way, dtype, products_in_full):
 
 
 def whole(way, model):
-    """A model by one of the doors, with all of its regions."""
+    """A model through one of the entry points, with all of its regions."""
     if way == "fuse":
         return convfuse.fuse(model, choice="all")
     return torch.compile(model, backend="convfuse", options={"choice": "all"})
@@ -303,7 +303,7 @@ def test_a_compiled_model_is_never_slower(dtype):
         y = compiled(x)
         torch.testing.assert_close(y, model(x), rtol=1e-2, atol=1e-2)
     report = convfuse.report(compiled)
-    # Nothing but what is faster alone is tried in the graph, and nothing is taken unseen.
+    # Only regions that are faster alone are tried in the graph, and none is taken without a measurement.
     assert report.replaced == 0 or "which are kept" in str(report)
 
 

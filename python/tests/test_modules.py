@@ -28,7 +28,7 @@ assert products_in_full
 
 
 class Reference85(torch.nn.Module):
-    """Problem 85 as KernelBench states it."""
+    """Problem 85 as defined by KernelBench."""
 
     def __init__(self):
         super().__init__()
@@ -39,7 +39,7 @@ class Reference85(torch.nn.Module):
 
 
 class Reference79(torch.nn.Module):
-    """Problem 79 as KernelBench states it."""
+    """Problem 79 as defined by KernelBench."""
 
     def __init__(self):
         super().__init__()
@@ -159,7 +159,7 @@ def test_checkpoints_of_batch_norms_load():
     chain = fused_nn.Chain(6, layers)
     assert list(chain.state_dict()) == list(plain.state_dict())
     chain.load_state_dict(plain.state_dict())
-    # Files of the library count no batches.
+    # The library's files do not contain the number of batches.
     counted = {name: one for name, one in plain.state_dict().items() if "num_batches" not in name}
     chain.load_state_dict(counted)
 
@@ -376,7 +376,7 @@ def test_calls_refuse_what_is_no_tensor_of_theirs(device):
         for one in ([1.0], None, x.cpu().numpy()):
             with pytest.raises(TypeError, match="must be a torch.Tensor"):
                 module(one)
-        # As PyTorch's convolutions say it.
+        # The same errors as PyTorch's convolutions.
         for one in (x.double(), x.int(), x.bool(), x.to(torch.complex64), x.half()):
             with pytest.raises(RuntimeError, match="should be the same|must be|expected"):
                 module(one)

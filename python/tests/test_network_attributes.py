@@ -1,5 +1,5 @@
-"""Operators that are layers of whole networks alone, with attributes drawn over all that PyTorch takes: what is exported computes what the
-model does, and the rest is refused."""
+"""Operators that are layers only in whole networks, with attributes drawn over everything that PyTorch accepts: exported networks
+match the model, and everything else is refused."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ WHOLE = list(_table.WHOLE)
 aten = torch.ops.aten
 MANY = {aten.constant_pad_nd.default, aten.permute.default, aten.mul.Tensor, aten.cat.default, aten.slice.Tensor, aten.view.default}
 
-# What is there in other forms of graphs alone.
+# Operators that only appear in other forms of graphs.
 NOT_MADE = {aten.reshape.default, aten.flatten.using_ints, aten.native_channel_shuffle.default, aten.detach.default}
 
 
 def part(target, number):
-    """A drawn part of a network that has an operator, and the value that it takes."""
+    """A random network part that contains an operator, with its input."""
     seed = 1000 * number + WHOLE.index(target)
     for attempt in range(30):
         drawn = Part(seed + 100_000 * attempt, number)
@@ -49,7 +49,7 @@ def part(target, number):
 
 
 class Parts(nn.Module):
-    """Some models of one input."""
+    """Several models with a shared input."""
 
     def __init__(self, parts):
         super().__init__()
@@ -60,7 +60,7 @@ class Parts(nn.Module):
 
 
 def exported(parts, x, path):
-    """A network of the parts that can be exported, and which these are."""
+    """A network of the parts that can be exported, and their indices."""
     kept, refused = list(range(len(parts))), {}
     while kept:
         model = Parts([parts[one] for one in kept])
@@ -77,7 +77,7 @@ def exported(parts, x, path):
 
 @pytest.fixture
 def reached(monkeypatch):
-    """Which operators were layers."""
+    """Counts the operators that became layers."""
     counts = Counter()
 
     def counted(target, row):

@@ -14,7 +14,7 @@ import convfuse
 
 
 def double(channels, width, dimensions=2):
-    """Two convolutions of a U-Net, each with a norm and a rectifier."""
+    """Two convolutions of a U-Net, each with a norm and a ReLU."""
     conv = (nn.Conv2d, nn.Conv3d)[dimensions - 2]
     norm = (nn.BatchNorm2d, nn.BatchNorm3d)[dimensions - 2]
     return nn.Sequential(
@@ -24,7 +24,7 @@ def double(channels, width, dimensions=2):
 
 
 class UNet(nn.Module):
-    """An encoder and a decoder with concatenated skips, up by transposed convolutions, or by upsampling."""
+    """An encoder and a decoder with concatenated skips, upsampled by transposed convolutions or by interpolation."""
 
     def __init__(self, channels=1, classes=2, widths=(8, 12, 16), up=None, dimensions=2):
         super().__init__()
@@ -83,7 +83,7 @@ def test_a_unet_of_volumes_is_a_network(tmp_path):
 
 
 def parts():
-    """Parts of channels, joined in several ways."""
+    """Models that split channels and join the parts in several ways."""
 
     def shuffled(self, x):
         a, b = self.conv(x).chunk(2, dim=1)
@@ -137,7 +137,7 @@ def test_interpolation_is_a_layer(tmp_path, attributes):
 
 
 class ShuffleBlock(nn.Module):
-    """The block of ShuffleNetV2, with the shuffle that torchvision writes."""
+    """The block of ShuffleNetV2, with torchvision's shuffle."""
 
     def __init__(self, channels, stride=1):
         super().__init__()
@@ -191,7 +191,7 @@ def test_a_network_of_super_resolution(tmp_path):
 
 
 def shuffles():
-    """Shuffles as PyTorch's functions, and as views."""
+    """Shuffles written as PyTorch's functions, and as views."""
 
     def pixels(self, x):
         n, c, h, w = x.shape
@@ -247,7 +247,7 @@ def test_other_permutations_are_no_shuffles(tmp_path, order):
 
 
 class Block(nn.Module):
-    """The block of ConvNeXt, with its norm and linear maps of the channels at the end."""
+    """The block of ConvNeXt, whose norm and linear layers act on the last axis."""
 
     def __init__(self, channels):
         super().__init__()
@@ -276,7 +276,7 @@ def test_a_conv_next_is_a_network(tmp_path):
     x = torch.randn(1, 3, 20, 12)
     with torch.no_grad():
         close(ran(exported, x), model.eval()(x))
-    # The names and shapes are those of the model, so that its later checkpoints are loaded.
+    # The names and shapes are the model's, so its later checkpoints can be loaded.
     found = {one["name"] for one in (next(iter(layer["layer"].values())) for layer in layers(exported)) if "name" in one}
     assert {"2.mlp.0", "2.mlp.3", "2.norm", "2.scale"} <= found
 
@@ -300,7 +300,7 @@ def test_other_uses_of_channels_at_the_end_are_refused(tmp_path, forward, words)
 
 
 class EfficientAttention(nn.Module):
-    """Weights of channels by a convolution along them."""
+    """Channel weights computed by a convolution along the channels."""
 
     def __init__(self):
         super().__init__()
@@ -313,7 +313,7 @@ class EfficientAttention(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Images of features."""
+    """Decodes features to images."""
 
     def __init__(self):
         super().__init__()
@@ -338,7 +338,7 @@ def test_features_become_images_and_sequences(tmp_path):
 
 
 class Attention(nn.Module):
-    """Factors of places, as attention gates and CBAM have them."""
+    """Spatial factors, as in attention gates and CBAM."""
 
     def __init__(self):
         super().__init__()
@@ -431,7 +431,7 @@ def test_other_padding_is_refused(tmp_path, forward, words):
 
 
 class Pyramid(nn.Module):
-    """A backbone with a pyramid of features, as detectors have it, which gives all of its levels."""
+    """A backbone with a feature pyramid, as in detectors, which returns all levels."""
 
     def __init__(self):
         super().__init__()
@@ -467,7 +467,7 @@ def test_a_pyramid_gives_all_of_its_levels(tmp_path):
 
 
 class Excite(nn.Module):
-    """Squeeze and excitation, as EfficientNet and MobileNetV3 have it."""
+    """Squeeze and excitation, as in EfficientNet and MobileNetV3."""
 
     def __init__(self, channels, function):
         super().__init__()

@@ -1,4 +1,4 @@
-"""`torch.ops.convfuse.run`: results, layouts, types, refusals, and what is kept."""
+"""`torch.ops.convfuse.run`: results, layouts, types, refusals, and caches."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_filters_may_be_stored_wider_than_the_input(dtype, device):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ["decoder", "segmentation", "classifier"])
 def test_parameters_of_norms_stay_float32(name, device):
-    """Beyond 65504, where f16 is infinite; they cancel."""
+    """With values beyond 65504, which overflow in f16. They cancel."""
     module, (x,) = block(name, device)
     with torch.no_grad():
         for one, value in zip(parsed(module.chain).names, module.chain_parameters()):
@@ -154,7 +154,7 @@ def test_changed_parameters_are_noticed(device):
         expect_close(module(x), exact(module, x))
         module.conv.weight = torch.nn.Parameter(2 * module.conv.weight)
         expect_close(module(x), exact(module, x))
-        # Writes that PyTorch does not count.
+        # Writes that PyTorch's version counter does not see.
         module.conv.weight.data.mul_(-0.5)
         expect_close(module(x), exact(module, x))
         torch._foreach_mul_([one.data for one in module.parameters()], 0.5)
@@ -162,7 +162,7 @@ def test_changed_parameters_are_noticed(device):
         other = torch.nn.Parameter(module.conv.weight.detach().flip(0))
         torch.utils.swap_tensors(module.conv.weight, other)
         expect_close(module(x), exact(module, x))
-        # Filters that lie in memory in another way.
+        # Filters with another memory order.
         module.to(memory_format=torch.channels_last)
         expect_close(module(x), exact(module, x))
 
@@ -237,7 +237,7 @@ def test_opcheck_is_content(device):
 
 
 def lying(x):
-    """The values of an input, as they may lie in memory."""
+    """An input's values in several layouts."""
     axes = [0, *range(2, x.dim()), 1]
     last = x.permute(axes).contiguous().permute([0, x.dim() - 1, *range(1, x.dim() - 1)])
     wide = x.repeat_interleave(2, -1)[..., ::2]
@@ -248,7 +248,7 @@ def lying(x):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", BLOCKS)
 def test_what_is_known_beforehand_comes(name, dtype, device):
-    """Compiled code goes by what the operators' fake implementations say of their outputs, strides included."""
+    """Compiled code relies on the fake implementations' output properties, including strides."""
     module, inputs = block(name, device, dtype)
     values = module.chain_parameters()
 

@@ -26,15 +26,15 @@ BEHIND = (
     *("hardswish", "hardtanh", "relu6"),
 )
 
-# Of which every sample is PyTorch's: with too few axes.
+# Every sample of these is left to PyTorch, since it has too few axes.
 NEVER = {"layer_norm", "prelu"}
 
-# What PyTorch's samples of single values have: more of them are the same.
+# The number of PyTorch's elementwise samples that are used; the others are similar.
 MOST = 12
 
 
 def samples(name, dtype):
-    """What PyTorch tries an operator on."""
+    """PyTorch's own samples for an operator."""
     (info,) = [
         one for one in op_db if one.name == f"nn.functional.{name}" and not one.variant_test_name
     ]
@@ -49,17 +49,17 @@ def samples(name, dtype):
 
 
 def results(y):
-    """The tensors among what an operator gives."""
+    """The tensors among an operator's outputs."""
     return [one for one in tree_leaves(y) if isinstance(one, torch.Tensor)]
 
 
 def ahead(given):
-    """An activation behind each call."""
+    """Applies an activation after each call."""
     return [F.relu(op(x, *args, **named)) for op, x, args, named in given]
 
 
 def behind(given):
-    """A norm before each call."""
+    """Applies a norm before each call."""
     found = []
     for op, x, args, named in given:
         if x.dim() < 3 and not args:
@@ -79,7 +79,7 @@ def test_samples_of_pytorch(name, dtype):
     compiled = torch.compile(function, backend=convfuse, options={"kernels": kernels})
 
     def copies(wide=False):
-        """Norms write statistics, which are inputs of theirs."""
+        """Copies the inputs, since norms write to their running statistics."""
         to = torch.Tensor.double if wide else torch.clone
         known = {torch.float16, torch.bfloat16, torch.float32}
         return tree_map_only(

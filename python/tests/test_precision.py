@@ -1,4 +1,4 @@
-"""Which setting of PyTorch decides how float32 is multiplied, in fused models and in modules, by either of its interfaces."""
+"""The PyTorch setting that selects the math mode of float32, for fused models and modules, in either of PyTorch's interfaces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import nn
 import convfuse
 from convfuse import _precision
 
-# Statements, and whether then convolutions and matrix products of float32 may be made with fewer bits, by PyTorch and by ``fuse``, and by modules.
+# Statements, each with two results: whether float32 convolutions and matrix products may then use fewer bits
+# in PyTorch and ``fuse``, and whether they may in modules.
 SETTINGS = {
     "": (True, False),
     "cudnn.allow_tf32 = False": (False, False),
@@ -28,7 +29,8 @@ SETTINGS = {
     "cudnn.conv.fp32_precision = 'ieee'; cudnn.allow_tf32 = True": (True, False),
 }
 
-# The settings are of a process, and not all can be taken back: each has a child of one that has imported everything.
+# The settings are global to the process, and not all can be undone. Each runs in a fork of a process that
+# has imported everything.
 CODE = """
 import os, sys, warnings
 from torch.backends import cuda, cudnn
@@ -86,7 +88,7 @@ def test_the_setting_is_none_of_the_cpu(model):
 
 
 def test_the_setting_at_the_time_of_a_call_counts(model, monkeypatch):
-    """As on a GPU, where settings of PyTorch decide."""
+    """As on a GPU, where PyTorch's settings decide."""
     from convfuse import _backend
 
     monkeypatch.setattr(_backend, "_fast", lambda _, precision: _precision.guarded(precision))
@@ -97,7 +99,7 @@ def test_the_setting_at_the_time_of_a_call_counts(model, monkeypatch):
             with cudnn.flags(enabled=True, allow_tf32=allowed):
                 model(x)
             assert is_fast(model) == [True, False][: len(is_fast(model))]
-    # Once for each setting.
+    # One compilation for each setting.
     assert is_fast(model) == [True, False]
 
 

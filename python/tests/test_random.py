@@ -1,6 +1,6 @@
-"""``fuse`` on models drawn at random: beside PyTorch's layers, and beside float64.
+"""``fuse`` on random models, compared with PyTorch's layers and with float64.
 
-``python tests/test_random.py --cases 1000 --seed 5`` tries more of them, and prints of each that fails the least model that does.
+``python tests/test_random.py --cases 1000 --seed 5`` runs more of them, and prints a reduced model for each failure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 BATCHES, CASES = 4, 12
 
-# Relative errors of one rounding.
+# The relative error of one rounding.
 UNITS = {
     torch.float64: 2.0**-53,
     torch.float32: 2.0**-24,
@@ -37,7 +37,7 @@ UNITS = {
 
 
 class Mismatch(Exception):
-    """A fused model does something else."""
+    """A fused model behaves differently."""
 
 
 def expect(condition, words):
@@ -50,7 +50,7 @@ def tuples(value):
 
 
 def given(model, generator, shape, layout):
-    """Inputs in float64, which f32 and f16 hold."""
+    """Inputs in float64 whose values f32 and f16 represent exactly."""
     x = torch.randn(shape, generator=generator).half().double()
     if layout == "channels last" and x.dim() in (4, 5):
         x = x.to(memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d)
@@ -60,22 +60,22 @@ def given(model, generator, shape, layout):
 
 
 def run(model, inputs, seed=7):
-    """What a model gives for copies of inputs, and what those are afterwards."""
+    """A model's outputs for copies of inputs, and the inputs afterwards."""
     inputs = [one.clone(memory_format=torch.preserve_format) for one in inputs]
     torch.manual_seed(seed)
     return [one.clone() for one in tuples(model(*inputs))] + inputs
 
 
 def rounded(unit, module, inputs, value):
-    """A hook that changes what a layer gives."""
+    """A hook that disturbs a layer's output."""
     is_norm = "Norm" in type(module).__name__
     largest = steepness(module, inputs[0]) * inputs[0].abs().max().item() if is_norm else 0.0
     disturb(value, 8 * unit, largest)
 
 
 def disturbed(reference, inputs, unit):
-    """How far values move if everything that is computed is rounded, that is changed at random, beside the largest value: a sum of some
-    hundred products by no more than eight roundings of the largest sum. Of a few tries the furthest, times what luck may hide."""
+    """The change of values, relative to the largest, if every computed value is randomly rounded: a sum of some hundred products by at
+    most eight roundings of the largest sum. Takes the largest of a few tries, times a safety factor."""
     exact = run(reference, inputs)
     noisy = copy.deepcopy(reference)
     for module in noisy.modules():
@@ -103,12 +103,12 @@ def compare(what, actual, expected, bounds):
 
 
 def content(model):
-    """What a module is, but for its tensors."""
+    """The state of a module, except for its tensors."""
     return [(type(one), sorted(one.__dict__), one.training) for one in model.modules()]
 
 
 class Case:
-    """One model, and everything that is tried on it."""
+    """A model with all checks on it."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -127,7 +127,7 @@ class Case:
             redraw(self.model, seed)
 
     def check(self, counts: Counter) -> None:
-        """Raises :class:`Mismatch` where a fused model is not what it was."""
+        """Raises :class:`Mismatch` if a fused model behaves differently."""
         torch._dynamo.reset()
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -137,7 +137,7 @@ class Case:
             self.in_type(inputs, counts)
 
     def inputs(self, shape, layout):
-        """Inputs of a shape; none where PyTorch's layers refuse them, or give nothing or nothing finite for them."""
+        """Inputs of a shape; ``None`` if PyTorch's layers refuse them, or give empty or non-finite outputs."""
         try:
             generator = torch.Generator().manual_seed(self.seed)
             inputs = given(self.model, generator, shape, layout)
@@ -147,17 +147,17 @@ class Case:
         return inputs if all(bound < math.inf for bound in bounds) else None
 
     def in_type(self, inputs, counts) -> None:
-        """By this library, in a type that it has kernels for."""
+        """Checks the fused model in a type that the library has kernels for."""
         stored = torch.float32 if self.autocast else self.dtype
         eager = copy.deepcopy(self.model).to(stored)
-        # What the parameters are in that type.
+        # The reference uses the parameters rounded to that type.
         exact, bounds = disturbed(copy.deepcopy(eager).double(), inputs, UNITS[self.dtype])
         narrow = [one.to(stored) for one in inputs]
 
         def around():
             if not self.autocast:
                 return contextlib.nullcontext()
-            # With its cache PyTorch goes on with parameters as they were when autocast was entered.
+            # With its cache, autocast would use the parameters from when it was entered.
             return torch.autocast("cpu", self.dtype, cache_enabled=False)
 
         fused = copy.deepcopy(eager)
@@ -171,7 +171,7 @@ class Case:
             actual = run(fused, narrow)
         types = [one.dtype for one in actual], [one.dtype for one in expected]
         expect(types[0] == types[1], f"gives {types[0]}, not {types[1]}")
-        # Both are as near, or PyTorch is not: its variances are differences of squares.
+        # Either both are accurate, or PyTorch is not: it computes variances as differences of squares.
         bounds = [max(bound, 2 * error) for bound, error in zip(bounds, errors(expected, exact))]
         compare("fused beside float64", actual, exact, bounds)
         for name, value in eager.state_dict().items():
@@ -184,7 +184,7 @@ class Case:
             expect(content(fused) == before, "unfuse leaves something")
 
     def reported(self, fused, counts) -> None:
-        """What is said of the model is what runs."""
+        """The report matches the graphs that run."""
         report = convfuse.report(fused)
         expect(not report.not_traced, f"not traced: {report.not_traced}")
         taken = [one.chain.split() for one in report.entries if one.taken]
@@ -193,7 +193,7 @@ class Case:
         counts["models"] += bool(taken)
 
     def with_fewer(self, fused, narrow, exact, bounds) -> None:
-        """Any regions may be left to PyTorch."""
+        """Any subset of regions may be left to PyTorch."""
         kernels = fused.__dict__["_convfuse"].kernels
         keys = [region.key for program in kernels.programs for region in program.regions]
         kernels.refused = {key for key in keys if self.rng.random() < 0.5}
@@ -201,7 +201,7 @@ class Case:
         compare("with fewer regions", run(fused, narrow), exact, bounds)
 
     def changed(self, eager, fused, inputs, narrow) -> None:
-        """Other parameters count at once, and in copies."""
+        """Changed parameters take effect immediately, also in copies."""
         copied = (
             pickle.loads(pickle.dumps(fused)) if self.rng.random() < 0.5 else copy.deepcopy(fused)
         )
@@ -229,7 +229,7 @@ def errors(values, exact):
 
 
 def tried(case: Case, counts: Counter) -> str | None:
-    """What is wrong with a case, if something is."""
+    """The failure of a case, if any."""
     try:
         case.check(counts)
     except Mismatch as error:
@@ -241,7 +241,7 @@ def tried(case: Case, counts: Counter) -> str | None:
 
 
 def least(seed: int, words: str) -> list[str]:
-    """The model of a case, without the steps that it fails without in the same way."""
+    """The model of a case, reduced by steps that are not needed for the same failure."""
     case = Case(seed)
 
     def fails(model) -> bool:
@@ -283,7 +283,7 @@ OPERATORS = {
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Values here are so small that threads would wait for each other alone."""
+    """Values here are so small that threads would mostly wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -296,7 +296,7 @@ def test_fused_models_are_what_they_were(batch):
     for seed in range(batch * CASES, (batch + 1) * CASES):
         words = tried(Case(seed), counts)
         assert words is None, "\n".join(least(seed, words))
-    # What the cases are for is in them.
+    # The cases cover their purpose.
     assert counts["models"] >= CASES // 3
 
 

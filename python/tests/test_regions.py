@@ -1,4 +1,4 @@
-"""What is taken of ATen graphs: each row of the table, and the conditions under which it does not hold."""
+"""Regions of ATen graphs: each row of the table, and the conditions under which it does not apply."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import convfuse
 
 
 class Of(nn.Module):
-    """A function of some layers."""
+    """A function with some layers."""
 
     def __init__(self, function, **layers):
         super().__init__()
@@ -29,7 +29,7 @@ def conv(**options):
 
 
 def gated(*functions_and_value):
-    """The value times a function of it, and so on."""
+    """The value times a function of it, repeatedly."""
     *functions, y = functions_and_value
     for function in functions:
         y = y * function(y)
@@ -37,21 +37,21 @@ def gated(*functions_and_value):
 
 
 def again(y, b):
-    """A value with copies of it in between."""
+    """A value that is read again, with copies in between."""
     first = y.clone().detach()
     y = (y + b + first) * first
     return -(first.clone() - y) - first
 
 
 def after(*layers):
-    """Layers behind a convolution and a norm."""
+    """Layers after a convolution and a norm."""
     return nn.Sequential(conv(), nn.GroupNorm(2, 8), *layers)
 
 
 BEGIN = "conv2d group_norm"
 IMAGE, VOLUME, SIGNAL = (2, 3, 11, 12), (2, 3, 7, 8, 9), (2, 3, 20)
 
-# A model, the shape of its input, and the chains that are taken of it.
+# For each name: a model, its input's shape, and the chains of its regions.
 TAKEN = {
     "silu": (after(nn.SiLU()), IMAGE, [f"{BEGIN} silu"]),
     "relu in place": (after(nn.ReLU(inplace=True)), IMAGE, [f"{BEGIN} relu"]),
@@ -407,7 +407,7 @@ def test_a_factor_that_is_taken_twice_is_one_parameter():
 
 
 class Wider(nn.GroupNorm):
-    """A group norm by another name."""
+    """A group norm under another name."""
 
 
 @pytest.mark.parametrize("name", TAKEN)
@@ -464,7 +464,7 @@ def test_what_is_not_taken_has_a_reason(name):
 
 
 def test_paths_end_where_the_table_does():
-    """Sums that broadcast, values that others read, pools whose indices are read, reductions over the batch."""
+    """Broadcast sums, values with other readers, pools with indices, reductions over the batch."""
     other, each = torch.rand(9, 10), torch.rand(8, 1, 1)
     ends = [
         lambda y: y * y.mean((2, 3), keepdim=True),
@@ -549,7 +549,7 @@ def test_a_value_that_is_written_to_counts_as_it_then_is():
 
 
 def test_values_may_be_seen_in_another_shape_whatever_their_layout():
-    """Of a channels-last input PyTorch's layer norm gives a dense value, and the operator a channels-last one."""
+    """For a channels-last input, PyTorch's layer norm gives a dense output, and the operator a channels-last one."""
     layers = nn.LayerNorm([8, 6, 6]), nn.ReLU(), nn.Flatten(), nn.Linear(288, 3)
     plain = nn.Sequential(*layers).eval()
     ours, x = fused(plain), torch.randn(2, 8, 6, 6)
@@ -570,7 +570,7 @@ def test_copies_in_another_shape_are_of_any_layout():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_arithmetic_keeps_16_bits(dtype):
-    """Numbers do not widen the type; parameters of another type are refused."""
+    """Numbers do not widen the type; parameters of other types are refused."""
     torch.manual_seed(4)
     each = nn.Parameter(torch.rand(8, 1, 1) + 0.5)
     model = Of(
@@ -603,7 +603,7 @@ def test_parameters_of_float32_between_16_bits_are_refused(end):
 
 
 class Sums(nn.Module):
-    """A transposed convolution, whose result is added, multiplied and added again (KernelBench, level 2, 20)."""
+    """A transposed convolution, whose output is added, multiplied and added again (KernelBench, level 2, 20)."""
 
     def __init__(self):
         super().__init__()
@@ -617,7 +617,7 @@ class Sums(nn.Module):
 
 
 class SumTimesHardswish(nn.Module):
-    """A transposed convolution and another input, times a function of that (KernelBench, level 2, 26)."""
+    """A transposed convolution plus another input, times a function of the sum (KernelBench, level 2, 26)."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Batch norms by the statistics of the batch: outputs, and running statistics afterwards, are PyTorch's."""
+"""Batch norms with batch statistics: outputs and running statistics match PyTorch's."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_is_not_the_same_is_left_to_pytorch():
         expect_same_buffers(ours, plain)
         assert chains(ours) == []
     assert any("running statistics are of torch.bfloat16" in one for one in reasons(ours).values())
-    # With gradients, all is PyTorch's.
+    # With gradients, PyTorch computes everything.
     plain = nn.Sequential(conv(), nn.BatchNorm2d(8))
     ours = fused(plain)
     for model in (plain, ours):
@@ -111,7 +111,7 @@ def test_what_is_not_the_same_is_left_to_pytorch():
     for one, other in zip(ours.parameters(), plain.parameters()):
         assert torch.equal(one.grad, other.grad)
     expect_same_buffers(ours, plain)
-    # One value for each channel.
+    # One value per channel.
     small = torch.randn(1, 3, 3, 3)
     with torch.no_grad(), pytest.raises(ValueError, match="Expected more than 1 value per channel"):
         ours(small)

@@ -1,4 +1,4 @@
-"""Two GPUs: models on one while the other is current, replicas, processes with a GPU each. Every result is held against plain PyTorch's."""
+"""Two GPUs: models on one while the other is current, replicas, processes with a GPU each. All results are compared with PyTorch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ assert products_in_full
 
 DEVICES = ("cuda:0", "cuda:1")
 
-# How long two processes may take, in seconds.
+# The time limit for two processes, in seconds.
 _LIMIT = 80
 
 TAKEN = [
@@ -64,7 +64,7 @@ def compiled(model):
 
 
 def expect_as_plain(y, expected):
-    """The same as PyTorch gives, on the same device, but for the order of sums."""
+    """Expects PyTorch's result on the same device, up to the order of sums."""
     assert y.device == expected.device
     bound = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}[expected.dtype]
     torch.testing.assert_close(y, expected, rtol=bound, atol=bound)
@@ -158,7 +158,7 @@ def test_threads_use_both_devices_at_once():
         which = number % 2
         module, (y,) = modules[which]
         device = torch.device(DEVICES[which])
-        # Each thread has a current device, which is 0 in new ones; half of them leave it.
+        # New threads have device 0 as current device; half of them change it.
         with torch.no_grad(), torch.cuda.device(device if number < 2 else 0):
             stream = torch.cuda.Stream(device)
             with torch.cuda.stream(stream):
@@ -243,7 +243,7 @@ def test_graphs_of_the_second_device_replay(current):
             redraw(plain)
             ours.load_state_dict(plain.state_dict())
             torch.cuda.synchronize(1)
-            # A graph runs on the current stream of the device that is current.
+            # A graph runs on the current stream of the current device.
             with torch.cuda.device(1):
                 graph.replay()
                 torch.cuda.synchronize()
@@ -254,7 +254,7 @@ def test_graphs_of_the_second_device_replay(current):
 def test_a_clock_times_the_device_of_the_example():
     a = torch.randn(6144, 6144, device="cuda:1")
     times = _choice.measure(lambda: a @ a, a.device)
-    # These products take more than that on any GPU, and launches less.
+    # These products take longer than that on any GPU, and their launches less.
     assert times.call > 0.5 and times.graph is not None and times.graph > 0.5
     assert torch.cuda.current_device() == 0
     plain, x = network().to("cuda:1"), images("cuda:1", batch=8)
@@ -279,10 +279,11 @@ def test_replicas_of_data_parallel_compute_with_the_parameters_of_the_moment():
 
 
 def data_parallel(rank, device):
-    """Replicas by DDP, between steps of training and collectives that write parameters."""
+    """DDP replicas, between training steps and collectives that write to parameters."""
     plain = network(seed=rank).to(device)
     parallel = nn.parallel.DistributedDataParallel
-    # Compiled before and behind, and by both doors. DDP gives all the parameters of the first process.
+    # Compiled before and after DDP, and through both entry points. DDP broadcasts the parameters of the
+    # first process.
     pairs = [parallel(one, device_ids=[rank]) for one in (plain, fused(plain))]
     behind = torch.compile(pairs[0].module, backend="convfuse", options={"choice": "all"})
     optimisers = [torch.optim.SGD(one.parameters(), 0.05) for one in pairs]
@@ -308,7 +309,7 @@ def data_parallel(rank, device):
 
 
 def sharded(rank, device):
-    """Parameters sharded by FSDP2, before and behind ``fuse``, that are written between calls."""
+    """Parameters sharded by FSDP2, before and after ``fuse``, with writes between calls."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import distribute_tensor
@@ -335,14 +336,14 @@ def sharded(rank, device):
                     new = torch.randn(theirs.shape).to(device).mul_(0.2)
                     theirs.copy_(new)
                     mine.copy_(distribute_tensor(new, mesh, mine.placements))
-        # Recording gradients, too.
+        # Also with recorded gradients.
         x = images(device, seed=rank)
         ours(x).square().mean().backward()
         assert all(one.grad is not None for one in ours.parameters())
 
 
 def work(rank, store, task):
-    """What a process does that has one of the devices."""
+    """The work of a process that owns one of the devices."""
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     torch.cuda.set_device(rank)
     device = torch.device("cuda", rank)
@@ -362,7 +363,7 @@ def test_processes_have_a_device_each(task, tmp_path, monkeypatch):
     context = mp.spawn(work, (str(tmp_path / "store"), task), nprocs=2, join=False)
     until = time.monotonic() + _LIMIT
     try:
-        # Raises what a process raised, with its words.
+        # Raises the error of a process with its message.
         while not context.join(timeout=1):
             assert time.monotonic() < until, f"they took more than {_LIMIT} s"
     finally:

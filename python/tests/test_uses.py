@@ -1,4 +1,4 @@
-"""Ordinary uses of models, by each door, beside what PyTorch gives: hooks, conversions, surgery, parametrisations, shapes, transforms."""
+"""Ordinary uses of models through each entry point, compared with PyTorch: hooks, conversions, surgery, parametrizations, shapes, transforms."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def image(*shape):
 
 
 def plain_of(model):
-    """The model itself, of one that is compiled."""
+    """The original model of a compiled one."""
     return getattr(model, "_orig_mod", model)
 
 
 class Pair:
-    """A model as PyTorch runs it and a copy of it by a door, of which the same is asked."""
+    """A PyTorch model and its copy through an entry point, for the same operations on both."""
 
     def __init__(self, plain, door="fuse"):
         self.plain, self.ours = plain, DOORS[door](copy.deepcopy(plain))
 
     def change(self, act):
-        """Does something to both."""
+        """Applies a change to both."""
         for model in (self.plain, plain_of(self.ours)):
             torch.manual_seed(3)
             act(model)
@@ -91,7 +91,7 @@ def test_hooks_that_come_later_are_called(door):
 
 
 class Subclass(torch.Tensor):
-    """One whose operators are those of any tensor."""
+    """A tensor subclass without its own operators."""
 
 
 def of_a_subclass(model):
@@ -157,7 +157,7 @@ def test_numbers_may_change_between_calls(dtype):
     if dtype is torch.float32:
         assert report.entries[0].chain == "conv2d group_norm mul relu"
     else:
-        # It would be rounded to 16 bits.
+        # The number would be rounded to 16 bits.
         assert report.entries[0].chain == "conv2d group_norm"
         assert "another one in the next call" in report.entries[0].reason
 
@@ -235,8 +235,8 @@ SURGERY = {
 
 
 def _dynamo_lets_swap():
-    """Whether this PyTorch, from 2.11 on, keeps no weak references to the parameters of compiled models, with which they cannot be
-    swapped."""
+    """Whether this PyTorch (2.11 or later) keeps no weak references to parameters of compiled models, which would prevent swapping
+    them."""
     model = nn.Linear(1, 1)
     torch.compile(model, backend="eager")(torch.ones(1, 1))
     return not weakref.getweakrefs(model.weight)
@@ -326,7 +326,7 @@ def test_contexts_may_change_between_calls(name):
 
 
 class Parts(nn.Module):
-    """A model of parts, with code that asks for gradients, or forgets them, within."""
+    """A model of parts whose code enables or disables gradients."""
 
     def __init__(self, way):
         super().__init__()

@@ -1,9 +1,9 @@
-//! What holds a stream up.
+//! A gate that blocks streams.
 //!
-//! A gate is a word of pinned memory that a stream waits for (`cuStreamWaitValue32`) before it does what it
-//! is given from then on. It opens when the test says so, and by itself after a time, so that every test ends
-//! whatever is wrong with it: other tests of the process may be in a call that waits for the device, and hold
-//! up the one that would open the gate.
+//! A gate is a word of pinned memory. A blocked stream waits for it (`cuStreamWaitValue32`) before all later
+//! work. The test opens the gate, and a time limit opens it otherwise, so that every test ends. Without the
+//! limit, another test of the process might wait for the device in a call that also blocks the thread which
+//! would open the gate.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -18,9 +18,9 @@ use libtest_mimic::Failed;
 
 use crate::backend::Outcome;
 
-/// What a stream that nothing holds up needs at most to do what these tests give it.
+/// The most time that an unblocked stream needs for the work of these tests.
 pub(crate) const LONG_ENOUGH: Duration = Duration::from_millis(200);
-/// After this a gate opens by itself.
+/// The time limit of a gate.
 const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) fn check(call: &str, result: CUresult) -> Outcome {
@@ -30,7 +30,7 @@ pub(crate) fn check(call: &str, result: CUresult) -> Outcome {
     }
 }
 
-/// The device's context, current in this thread while it lives.
+/// The device's primary context, current in this thread during its lifetime.
 pub(crate) struct Current;
 
 impl Current {
@@ -57,18 +57,18 @@ impl Drop for Current {
     }
 }
 
-/// What streams wait for.
+/// The word that streams wait for.
 pub(crate) struct Gate {
-    /// 0 while the gate is shut. The memory is never freed: a stream may look at it late.
+    /// 0 while the gate is closed. The memory is never freed, since a stream may read it late.
     word: &'static AtomicU32,
     address: sys::CUdeviceptr,
-    /// 0: shut; 1: opened by the test; 2: by itself.
+    /// 0: closed; 1: opened by the test; 2: opened by the time limit.
     state: Arc<AtomicU32>,
 }
 
 type WaitValue = unsafe extern "C" fn(sys::CUstream, sys::CUdeviceptr, u32, u32) -> CUresult;
 
-/// The form of the call that needs no option of the driver's module, where there is one.
+/// The version of the call that needs no driver module option, if available.
 fn wait_value() -> WaitValue {
     match cuda_loader::symbol(c"cuStreamWaitValue32_v2") {
         // SAFETY: this is the function's type.
@@ -109,7 +109,7 @@ impl Gate {
         })
     }
 
-    /// Holds up what a stream is given from now on.
+    /// Blocks all later work of a stream.
     pub(crate) fn hold(&self, stream: &Stream) -> Outcome {
         let _current = Current::new()?;
         let at_least = 0;
@@ -118,7 +118,7 @@ impl Gate {
         check("cuStreamWaitValue32", held)
     }
 
-    /// Lets the streams go on; false if time ran out before.
+    /// Opens the gate. Returns false if it timed out before.
     pub(crate) fn open(&self) -> bool {
         let opened = self
             .state

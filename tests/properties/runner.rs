@@ -7,12 +7,12 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 
 use crate::backend::{Backend, Outcome};
 
-/// What a property gets to work with.
+/// The stream that a property runs on.
 pub(super) struct Bench {
     pub(super) stream: Stream,
 }
 
-/// Checks a property on inputs from `strategy`; a failure shows the smallest input that was found to fail.
+/// Checks a property on inputs from `strategy`. On failure, shows the smallest failing input found.
 pub(super) fn check<S: Strategy>(
     backend: Backend,
     strategy: S,

@@ -1,4 +1,4 @@
-//! `cargo xtask campaign`: builds the command line and has it draw cases.
+//! `cargo xtask campaign`: builds the command line and runs a campaign of random cases.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, exit};
 
 use anyhow::{Context, Result};
 
-/// Runs `convfuse campaign` with these arguments, in a build that is as fast as a user's.
+/// Runs `convfuse campaign` with these arguments, in a release build.
 pub(crate) fn run(root: &Path, arguments: &[OsString]) -> Result<()> {
     let of_cargo = "run --release --package=convfuse-cli --bin=convfuse -- campaign";
     let mut command = Command::new("cargo");
@@ -15,7 +15,7 @@ pub(crate) fn run(root: &Path, arguments: &[OsString]) -> Result<()> {
         .args(of_cargo.split(' '))
         .args(arguments);
     let status = command.status()?;
-    // What it says stands above.
+    // Its output has already been printed.
     exit(
         status
             .code()

@@ -19,7 +19,7 @@ pub(crate) struct Compiled {
 /// Compiles the kernels from source.
 pub(crate) fn compile(root: &Path) -> Result<Compiled> {
     let mut set = kernel_set(&root.join("host"));
-    // Where the build script has its `core`, so that it is compiled once.
+    // The build script's target folder, so that `core` is compiled only once.
     set.target_dir = Some(target_dir(root).join("cuda_builder"));
     let toolchain = toolchain_of_shipped(&set)?;
     let folder = target_dir(root).join("xtask-ptx");
@@ -37,8 +37,8 @@ pub(crate) fn compile(root: &Path) -> Result<Compiled> {
     })
 }
 
-/// The compiler that the shipped kernels are from, so that texts can be compared; the first that is found
-/// where that one is not installed.
+/// The compiler of the shipped kernels, whose PTX text is comparable. If it is not installed, the first
+/// compiler found.
 fn toolchain_of_shipped(set: &KernelSet) -> cuda_builder::Result<Toolchain> {
     let mut installed = Toolchain::find_all()?;
     let header = ShippedHeader::read(&set.header_path()).ok();

@@ -1,8 +1,8 @@
 //! `cargo xtask exports`: every name that the library exports, as a list in the repository.
 //!
-//! A change to the library's interface is a change to that list, so that no review overlooks it. The names
-//! are those that rustdoc finds, with all features for users: what is hidden from the documentation is not
-//! part of the interface.
+//! A change of the library's interface also changes that list, so a review cannot overlook it. The names are
+//! those in rustdoc, with all user features. Items hidden from the documentation are not part of the
+//! interface.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,16 +13,16 @@ use xshell::cmd;
 
 use crate::paths::shell;
 
-/// The list, a path to each line.
+/// The list, with one path per line.
 const LIST: &str = "host/exports.txt";
 
-/// Writes the list anew.
+/// Rewrites the list.
 pub(crate) fn renew(root: &Path) -> Result<()> {
     fs::write(root.join(LIST), exports(root)?)?;
     Ok(())
 }
 
-/// Fails unless the list is what the library exports.
+/// Fails unless the list matches the library's exports.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let (listed, found) = (fs::read_to_string(root.join(LIST))?, exports(root)?);
     let wrong = differences(&listed, &found);

@@ -13,8 +13,8 @@
 //!     plot_bench.py       draws what the demo's `bench --json` wrote, where matplotlib is installed
 //! ```
 //!
-//! The kernels are inside the executables, and the driver is found at run time, so this is all. Unit tests
-//! need no GPU and stay behind.
+//! The kernels are inside the executables, and the driver is found at run time, so nothing else is needed.
+//! Unit tests need no GPU and are not included.
 
 use std::path::{Path, PathBuf};
 
@@ -23,15 +23,15 @@ use xshell::{Shell, cmd};
 
 use crate::paths::shell;
 
-/// What the bundle must stay under, so that it travels easily.
+/// The size limit of the bundle in bytes, for easy transfer.
 const MAX_BYTES: u64 = 40_000_000;
 
-/// What the demo in it must stay under.
+/// The size limit of its demo in bytes.
 const MAX_DEMO_BYTES: u64 = 16_000_000;
 
 const RUN: &str = include_str!("gpu_bundle/run.sh");
 
-/// Builds, strips and collects.
+/// Builds, strips and collects the files.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let (shell, bundle) = (shell(root)?, root.join(".gpu-bundle"));
     shell.remove_path(&bundle)?;
@@ -79,7 +79,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs cargo on the command line in release mode and returns the executable that it makes.
+/// Runs cargo on the command line in release mode, and returns the path of the executable.
 fn build(shell: &Shell, what: &str) -> Result<PathBuf> {
     let (is_test, what) = (what.starts_with("test"), what.split(' '));
     let messages = cmd!(

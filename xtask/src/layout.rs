@@ -1,5 +1,5 @@
-//! `cargo xtask layout`: every operator has its homes, files stay short, so do lines of prose, and packages
-//! that are published have what that takes.
+//! `cargo xtask layout`: checks that every operator has a file in each of its places, that files and lines
+//! of prose are short, and that published packages are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 
 use crate::packages;
 
-/// A kind of thing that has one file, or folder, of its name in each of these places.
+/// A kind of item that has a file or folder of its name in each of these places.
 struct Kind {
     name: &'static str,
     homes: &'static [&'static str],
@@ -39,12 +39,12 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// Operators that have no file in one of their homes: what computes them there stands in another's.
+/// Operators without a file in one of their places, because another operator's code computes them there.
 const WITH_ANOTHER: &[(&str, &str)] = &[
     // A convolution without spatial dimensions.
     ("linear", "kernels-gpu/src"),
     ("linear", "host/src/operators"),
-    // Another shape of the same memory, or a copy.
+    // A view of the same memory, or a copy.
     ("flatten", "kernels-gpu/src"),
     ("flatten", "host/src/operators"),
     ("reshape", "kernels-gpu/src"),
@@ -60,7 +60,7 @@ const WITH_ANOTHER: &[(&str, &str)] = &[
     ("shuffle", "kernels-gpu/src"),
 ];
 
-/// Names that hold no operator wherever they stand.
+/// Names that are not operators in any place.
 const SUPPORT: &[&str] = &[
     "mod",
     "lib",
@@ -71,16 +71,16 @@ const SUPPORT: &[&str] = &[
     "tests",
 ];
 
-/// A file that passes 400 lines by more than a little usually holds two ideas.
+/// A file of more than about 400 lines usually contains two ideas.
 const MAX_LINES: usize = 450;
 
-/// Columns of a line of comments or of Markdown prose.
+/// The column limit of comments and Markdown prose.
 const MAX_COLUMNS: usize = 110;
 
-/// Documents whose lines may be longer: what tools wrote, and what is history.
+/// Documents with longer lines: those written by tools, and the change log.
 const LONG_LINES: &[&str] = &["CHANGELOG.md", "docs/results"];
 
-/// Prints what breaks the layout, and fails if anything does.
+/// Prints all violations, and fails if there are any.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut faults = Vec::new();
     for kind in KINDS {
@@ -97,7 +97,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A stem that stands in two homes of a kind is of that kind, and must stand in all of them.
+/// An item found in two places of a kind must exist in all of them.
 fn missing_homes(root: &Path, kind: &Kind) -> Vec<String> {
     let mut found: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for home in kind.homes {
@@ -120,7 +120,7 @@ fn missing_homes(root: &Path, kind: &Kind) -> Vec<String> {
         .collect()
 }
 
-/// The names of sources and folders of sources in a folder.
+/// The names of source files and folders in a folder.
 fn stems(folder: &Path) -> BTreeSet<String> {
     let Ok(entries) = folder.read_dir() else {
         return BTreeSet::new();
@@ -133,7 +133,7 @@ fn stems(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// The texts of all Rust files and documents, by their paths from the root.
+/// The texts of all Rust files and documents, by their paths relative to the root.
 fn sources(root: &Path) -> Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
@@ -141,7 +141,7 @@ fn sources(root: &Path) -> Result<BTreeMap<String, String>> {
         for entry in folder.read_dir()? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            // What tools leave there is not the project's.
+            // Skip the files of tools.
             let is_left = name.starts_with('.') || name.starts_with("target") || name == "venv";
             if path.is_dir() && !is_left {
                 folders.push(path);
@@ -157,7 +157,7 @@ fn sources(root: &Path) -> Result<BTreeMap<String, String>> {
     Ok(found)
 }
 
-/// The Rust files that are too long.
+/// Finds Rust files that are too long.
 fn long_files(files: &BTreeMap<String, String>) -> Vec<String> {
     let sources = files.iter().filter(|(name, _)| name.ends_with(".rs"));
     let lengths = sources.map(|(name, text)| (name, text.lines().count()));
@@ -167,7 +167,7 @@ fn long_files(files: &BTreeMap<String, String>) -> Vec<String> {
         .collect()
 }
 
-/// The lines of prose that are too long: comments that have a line to themselves, and paragraphs of Markdown.
+/// Finds lines of prose that are too long: comments on their own lines, and Markdown paragraphs.
 fn long_prose(files: &BTreeMap<String, String>) -> Vec<String> {
     let mut faults = Vec::new();
     for (name, text) in files {
@@ -185,7 +185,7 @@ fn long_prose(files: &BTreeMap<String, String>) -> Vec<String> {
             if prose.starts_with("```") {
                 is_code = !is_code;
             }
-            // A table has a line for each row, and a long word no place to break.
+            // A table needs one line per row, and a single long word cannot be broken.
             let is_prose = !is_code && !prose.starts_with('|') && prose.contains(' ');
             let columns = line.chars().count();
             if is_prose && columns > MAX_COLUMNS {

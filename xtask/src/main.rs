@@ -13,7 +13,7 @@ mod paths;
 mod ptx;
 mod ptxas;
 
-/// What kernels there are; the build script reads the same file.
+/// The set of kernels; the build script reads the same file.
 #[path = "../../host/ptx/kernel_set.rs"]
 mod kernel_set;
 

@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: which mistakes in launches and choices the record of launches would not notice.
+//! `cargo xtask mutants`: finds mistakes in launches and kernel selection that the record would not detect.
 
 mod known;
 mod transform;
@@ -15,14 +15,14 @@ use xshell::{Shell, cmd};
 use known::Known;
 use transform::{Mutant, Mutator};
 
-/// What is mutated.
+/// The mutated folders.
 const MUTATED: [&str; 3] = [
     "crates/launch-config/src",
     "host/src/lowering",
     "host/src/operators",
 ];
 
-/// The manifests of its packages.
+/// The manifests of the mutated packages.
 const MANIFESTS: [&str; 2] = ["crates/launch-config/Cargo.toml", "host/Cargo.toml"];
 
 /// Whether a file of the repository is mutated.
@@ -33,8 +33,8 @@ fn is_mutated(file: &str) -> bool {
         && !file.contains("tests")
 }
 
-/// Copies the repository, writes mutants into the copy, and has the copy find problems for which each of
-/// them launches something else.
+/// Copies the repository and writes mutants into the copy. The copy then searches for problems whose
+/// launches each mutant changes.
 pub(crate) fn run(root: &Path, arguments: &[std::ffi::OsString]) -> Result<()> {
     let copy = root.join("target/mutants");
     let tree = copy.join("tree");
@@ -85,7 +85,7 @@ pub(crate) fn run(root: &Path, arguments: &[std::ffi::OsString]) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file unless it is what it was, so that it is not compiled again.
+/// Writes a file only if its contents changed, to avoid recompilation.
 fn write_changed(path: &PathBuf, text: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|before| before == text) {
         return Ok(());
@@ -99,7 +99,7 @@ fn write_changed(path: &PathBuf, text: &[u8]) -> Result<()> {
 fn mutate(file: &str, text: &str, known: &Known, mutants: &mut Vec<Mutant>) -> Result<String> {
     let mut source = syn::parse_file(text).with_context(|| file.to_owned())?;
     Mutator::new(known, file, mutants).visit_file_mut(&mut source);
-    // Mutants stand in parentheses, whether these are needed or not.
+    // Mutants are in parentheses, even if these are not needed.
     Ok(format!(
         "#![allow(warnings, arithmetic_overflow, unconditional_panic)]\n{}",
         source.to_token_stream()

@@ -1,4 +1,4 @@
-//! What packages that are published need, which `cargo package` does not ask for.
+//! Requirements on published packages that `cargo package` does not check.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use toml::Table;
 
-/// Fields of a manifest that users see before they depend on a package.
+/// Manifest fields that users see before they depend on a package.
 const FIELDS: &[&str] = &[
     "description",
     "documentation",
@@ -16,13 +16,13 @@ const FIELDS: &[&str] = &[
     "rust-version",
 ];
 
-/// Files that a package takes along from its own folder.
+/// Files that each package needs in its own folder.
 const FILES: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Where the packages are packed, but for those that it names.
+/// The script that packs all packages except those that it names.
 const STEPS: &str = ".ci/run";
 
-/// What published packages lack, and which others `.ci/run` packs.
+/// Returns the faults of published packages, and of the list of excluded packages in `.ci/run`.
 pub(crate) fn faults(root: &Path) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     let mut kept = BTreeSet::new();
@@ -74,7 +74,7 @@ fn manifest(folder: &Path) -> Result<Table> {
     toml::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// What a published package lacks.
+/// Returns the missing parts of a published package.
 fn lacks(folder: &Path, name: &str, package: &toml::Value) -> Vec<String> {
     let mut faults = Vec::new();
     if name != "convfuse" && !name.starts_with("convfuse-") {
@@ -89,7 +89,7 @@ fn lacks(folder: &Path, name: &str, package: &toml::Value) -> Vec<String> {
     faults
 }
 
-/// The word behind each of these.
+/// The word after each occurrence of `option`.
 fn words_behind(option: &str, text: &str) -> BTreeSet<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let pairs = words.windows(2).filter(|pair| pair[0] == option);
@@ -100,7 +100,7 @@ fn words_behind(option: &str, text: &str) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    /// A workspace with a package of this manifest beside one that is not published.
+    /// A workspace with a package of this manifest and an unpublished package.
     fn faults_of(package: &str, steps: &str) -> Vec<String> {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

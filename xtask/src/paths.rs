@@ -1,4 +1,4 @@
-//! Where things are.
+//! Paths of the repository.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub(crate) fn target_dir(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// Commands that run in this folder.
+/// A shell whose commands run in this folder.
 pub(crate) fn shell(folder: &Path) -> xshell::Result<Shell> {
     let shell = Shell::new()?;
     shell.change_dir(folder);

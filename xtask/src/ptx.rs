@@ -1,4 +1,4 @@
-//! `cargo xtask ptx`: the shipped kernels, renewed or checked.
+//! `cargo xtask ptx`: renews or checks the shipped kernels.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use kernel_archive::{Archive, Entry};
 use crate::compiled::compile;
 use crate::ptxas::{Assembler, CLEAN, Key, Known};
 
-/// Writes host/ptx anew. Machine code of PTX that has not changed stays, if the same assembler made it.
+/// Rewrites host/ptx. Machine code of unchanged PTX stays if the same assembler made it.
 pub(crate) fn renew(root: &Path) -> Result<()> {
     let assembler = Assembler::find(root)?;
     let compiled = compile(root)?;
@@ -35,7 +35,7 @@ pub(crate) fn renew(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A file's kernels and bytes.
+/// Describes a file: its number of kernels and its size.
 fn described(path: &Path) -> Result<String> {
     let file = fs::read(path)?;
     let archive = Archive::open(&file)?;
@@ -46,9 +46,9 @@ fn described(path: &Path) -> Result<String> {
     ))
 }
 
-/// Fails if host/ptx differs from what the sources compile to, or if the assembler's report shows a slow
-/// kernel. Other compilers and assemblers may give other kernels, so those are compared only if the same
-/// programs made the shipped ones; the hash of the sources always is.
+/// Fails if host/ptx differs from the compiled sources, or if the assembler reports a slow kernel. Different
+/// compilers and assemblers may give different kernels, so kernels are compared only if the same versions
+/// made the shipped ones. The hash of the sources is always compared.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let assembler = Assembler::find(root)?;
     let compiled = compile(root)?;
@@ -85,7 +85,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     compare(&set.machine_code_path(), &machine_code)
 }
 
-/// Fails if a file is not the archive that was just made.
+/// Fails if a file differs from the fresh archive.
 fn compare(path: &Path, fresh: &[u8]) -> Result<()> {
     let shown = path.display();
     let file = fs::read(path)?;
@@ -109,7 +109,7 @@ fn compare(path: &Path, fresh: &[u8]) -> Result<()> {
     )
 }
 
-/// The kernels in an archive.
+/// The machine code of the kernels in an archive.
 fn content(file: &[u8]) -> Result<Known> {
     let archive = Archive::open(file)?;
     let kernel = |entry: &Entry| {

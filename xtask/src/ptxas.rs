@@ -1,7 +1,6 @@
-//! `cargo xtask ptxas`: assembles every kernel for every architecture that machine code is shipped for,
-//! without a GPU, and refuses what would be slow there (registers spilled to memory, arrays in local memory,
-//! wgmma instructions that the assembler had to put one after the other) or wrong: code that touches memory
-//! before it has waited for the launches before it.
+//! `cargo xtask ptxas`: assembles every kernel for every architecture with shipped machine code, without a
+//! GPU. It refuses slow code (registers spilled to memory, arrays in local memory, wgmma instructions that
+//! the assembler had to serialise) and wrong code (memory accesses before the wait for earlier launches).
 
 mod assemble;
 mod entry;
@@ -18,11 +17,11 @@ use crate::compiled::compile;
 pub(crate) use assemble::{Assembled, Assembler, Key, Known};
 use report::Resources;
 
-/// What is said where [`Assembled::refuse_faults`] finds nothing.
+/// The message if [`Assembled::refuse_faults`] finds nothing.
 pub(crate) const CLEAN: &str =
     "no spills, no local memory, no serialised wgmma, no memory touched before the wait";
 
-/// Assembles freshly compiled kernels and prints what each uses.
+/// Assembles freshly compiled kernels, and prints the resources of each.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let assembler = Assembler::find(root)?;
     let assembled = assembler.assemble(&compile(root)?, &Known::new())?;

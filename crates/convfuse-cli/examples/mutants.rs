@@ -1,7 +1,7 @@
-//! Finds problems that tell mutants of launches and of the choice of kernels from the real ones.
+//! Searches for problems that detect mutants of launches and of kernel selection.
 //!
-//! `cargo xtask mutants` runs it in a copy of the sources that has the mutants. A problem is worth recording
-//! if its launches change under a mutant that no other problem's launches noticed.
+//! `cargo xtask mutants` runs this in a copy of the sources that has the mutants. A problem is recorded if
+//! its launches change under a mutant that no other problem detects.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -16,37 +16,38 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use convfuse_cli::campaign::{FAMILIES, Family, Planned, Problem, Recorded};
 
-/// A problem that asked for a mutant that few others asked for has neighbours worth trying.
+/// A mutant is rare until this many problems have reached it. The neighbours of a problem that reaches a
+/// rare mutant are tried, too.
 const FEW: u32 = 30;
 
-/// How many.
+/// The number of neighbours to try.
 const NEIGHBOURS: usize = 10;
 
-/// A mutant that so many problems asked for and did not notice is tried with one in eight from then on.
+/// Once a mutant has been reached this often without detection, only one in eight problems tries it.
 const TRIES: u32 = 60;
 
 thread_local! {
     static IS_ATTEMPT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Finds problems that tell mutants from what is right.
+/// Searches for problems that detect mutants.
 #[derive(Parser)]
 struct Arguments {
     /// The mutants, a line each.
     mutants: PathBuf,
     /// The record of launches, which is renewed.
     record: PathBuf,
-    /// Where the mutants are listed that no problem noticed.
+    /// The output file for the undetected mutants.
     left: PathBuf,
-    /// How long to draw problems, in seconds.
+    /// The time for drawing problems, in seconds.
     #[arg(long, default_value_t = 600)]
     seconds: u64,
-    /// What is drawn follows from it.
+    /// The seed of the drawn problems.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// The mutants that are not noticed yet, and the problems that noticed others.
+/// The undetected mutants, and the problems that detect the others.
 struct Search {
     unnoticed: Vec<AtomicBool>,
     asked: Vec<AtomicU32>,
@@ -60,8 +61,7 @@ impl Search {
             .is_some_and(|one| one.load(Ordering::Relaxed))
     }
 
-    /// Records the problem if it notices a mutant that was not noticed yet. Returns whether its neighbours
-    /// are worth trying.
+    /// Records the problem if it detects a new mutant. Returns whether its neighbours are worth trying.
     fn consider(&self, problem: &Problem, number: u64) -> bool {
         let launches = || problem.launches();
         let (right, asked, questions) = mutants::asked(|| attempt(launches));
@@ -103,7 +103,7 @@ impl Search {
     }
 }
 
-/// `None` if it panics.
+/// Calls `f`; `None` if it panics.
 fn attempt<R>(f: impl FnOnce() -> R) -> Option<R> {
     IS_ATTEMPT.set(true);
     let result = panic::catch_unwind(AssertUnwindSafe(f)).ok();
@@ -126,7 +126,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             report(panic);
         }
     }));
-    // What is recorded stays so, as long as it notices something.
+    // A recorded problem remains as long as it detects a mutant.
     let before = match fs::read_to_string(&arguments.record) {
         Ok(text) => Recorded::parse(&text)?,
         Err(_) => Vec::new(),
@@ -141,7 +141,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         listed.len() - search.left(),
         listed.len(),
     );
-    // Of convolutions of networks there are most kernels.
+    // Convolutions of networks have the most kernels.
     let networks = Family::named("networks");
     let each = FAMILIES.iter().flat_map(|family| [family, networks[0]]);
     let families: Vec<&Family> = each.collect();

@@ -1,5 +1,5 @@
-//! Execution modes: the algorithms, strategies and math modes by which the library runs a case, and the
-//! precision that each is judged by.
+//! Execution modes: the algorithms, strategies and math modes in which the library runs a case, and the
+//! precision of each.
 
 mod device_case;
 
@@ -23,25 +23,25 @@ pub use device_case::{DeviceCase, Executable};
 pub struct ExecutionMode {
     kind: Kind,
     dtype: DType,
-    /// Whether a scale is folded into the group norm before it.
+    /// Whether the mode folds a scale into the preceding group norm.
     folds_scale: bool,
-    /// How the convolutions of f32 may be multiplied on tensor cores, if they may.
+    /// The tensor-core operand format of f32 convolutions; `None` if they use FMA only.
     on_tensor_cores: Option<OperandFormat>,
 }
 
-/// What tensor cores multiply in place of f32.
+/// The operand format that replaces f32 on tensor cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OperandFormat {
     /// One scaled f16, with 11 bits.
     ScaledF16,
-    /// Two scaled f16, where a norm with statistics of its input may follow.
+    /// Two scaled f16, if the graph has a norm with statistics of its input.
     F16x2,
-    /// Three bf16, where none does.
+    /// Three bf16, if it has none.
     Bf16x3,
 }
 
 impl OperandFormat {
-    /// Those that a graph has; none without a convolution.
+    /// The operand format of a graph; `None` without a convolution.
     pub(crate) fn of(graph: &Graph, math_mode: MathMode) -> Option<OperandFormat> {
         let is_norm = |layer: &Layer| match layer {
             Layer::GroupNorm(_) | Layer::InstanceNorm(_) | Layer::LayerNorm(_) => true,
@@ -59,15 +59,15 @@ impl OperandFormat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     Only,
-    /// A convolution's function, by direct kernels.
+    /// The convolution operator with direct kernels.
     Direct,
-    /// The same by the kernels that the table chooses.
+    /// The convolution operator with the kernels that the kernel table selects.
     Conv(MathMode),
     Model(Strategy, MathMode),
 }
 
-/// Every strategy that runs otherwise than those before it, and the fused one in the fast math mode too where
-/// there is a difference.
+/// Returns every strategy with a distinct partition. The fused one is also included in the fast math mode if
+/// that differs.
 fn model_modes(case: &Case, dtype: DType) -> Vec<Kind> {
     let graph = &case.graph;
     let mut kinds = Vec::new();
@@ -82,8 +82,8 @@ fn model_modes(case: &Case, dtype: DType) -> Vec<Kind> {
     kinds
 }
 
-/// Strategies without those whose partition another one has: of one layer that is run by itself,
-/// `unfused-direct` is `fused`.
+/// Removes strategies whose partition equals that of another one. For a single layer, `unfused-direct`
+/// equals `fused`.
 fn different(mut strategies: Vec<Strategy>, graph: &Graph) -> Vec<Strategy> {
     if graph.layers().len() == 1 {
         let alone = Partition::parse(graph, &graph.operators()).ok();
@@ -92,7 +92,7 @@ fn different(mut strategies: Vec<Strategy>, graph: &Graph) -> Vec<Strategy> {
     strategies
 }
 
-/// Whether there is a convolution, which tensor cores may compute.
+/// Whether the graph has a convolution or linear layer, which can run on tensor cores.
 fn has_convolution(graph: &Graph) -> bool {
     let is_convolution = |layer: &Layer| {
         matches!(
@@ -104,7 +104,7 @@ fn has_convolution(graph: &Graph) -> bool {
 }
 
 impl fmt::Display for ExecutionMode {
-    /// Such as `direct f16`; empty for the one mode of an operator in f32.
+    /// The mode's name, such as `direct f16`; empty for the only mode of an operator in f32.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match &self.kind {
             Kind::Only => String::new(),
@@ -122,7 +122,7 @@ impl fmt::Display for ExecutionMode {
 }
 
 impl ExecutionMode {
-    /// All modes of a case on tensors of this type. The CPU backend executes all of them alike.
+    /// All modes of a case with this element type. The CPU backend executes all of them alike.
     #[must_use]
     pub fn all(case: &Case, dtype: DType) -> Vec<ExecutionMode> {
         let kinds = match case.graph.layers() {
@@ -137,7 +137,7 @@ impl ExecutionMode {
         ExecutionMode::of(kinds, case, dtype)
     }
 
-    /// The modes that execute a model, which a single layer has as well.
+    /// The modes that execute the case as a model, which also exist for a single layer.
     #[must_use]
     pub fn by_models(case: &Case, dtype: DType) -> Vec<ExecutionMode> {
         ExecutionMode::of(model_modes(case, dtype), case, dtype)
@@ -153,7 +153,7 @@ impl ExecutionMode {
                         .iter()
                         .flat_map(|partition| partition.runs()))
                     .any(|run| run.kernel.as_deref() == Some("folded")),
-                    // Partitions that have a name say which kernels convolve, and those multiply one by one.
+                    // A named partition names its convolution kernels, and these use FMA in f32.
                     strategy
                         .has_precision()
                         .then(|| OperandFormat::of(graph, *math_mode))
@@ -172,7 +172,7 @@ impl ExecutionMode {
         kinds.into_iter().map(mode).collect()
     }
 
-    /// Whether f32 is multiplied in the fast math mode.
+    /// Whether f32 convolutions run in the fast math mode.
     #[must_use]
     pub fn is_fast(&self) -> bool {
         self.dtype == DType::F32
@@ -182,8 +182,8 @@ impl ExecutionMode {
             )
     }
 
-    /// The modes that a device supports: one on the CPU backend, elsewhere each for which the library has
-    /// kernels.
+    /// The modes that a device supports: one on the CPU backend, on other devices every mode that the
+    /// library has kernels for.
     #[must_use]
     pub fn all_on(device: &Device, case: &Case, dtype: DType) -> Vec<ExecutionMode> {
         let mut modes = ExecutionMode::all(case, dtype);
@@ -194,9 +194,9 @@ impl ExecutionMode {
         modes
     }
 
-    /// Whether the library has kernels for the case in this mode. A partition with a name is one of its
-    /// layers' names, and what they do together may want more: the same factors twice, for example. A mode
-    /// that every graph has, and a case that is refused, is no question of kernels.
+    /// Whether the library has kernels for the case in this mode. A named partition matches a graph by the
+    /// names of its layers only, and its fused kernels may require more: the same factors twice, for
+    /// example. Returns true for modes without a fused partition and for cases that the graph refuses.
     fn has_kernels_on(&self, device: &Device, case: &Case) -> bool {
         let Kind::Model(Strategy { partition, .. }, _) = &self.kind else {
             return true;
@@ -214,7 +214,7 @@ impl ExecutionMode {
         !matches!(has, Err(Error::NoKernels { .. }))
     }
 
-    /// The precision that its results have.
+    /// The precision of its results.
     #[must_use]
     pub fn precision(&self) -> Precision {
         match precision(self.dtype, self.on_tensor_cores) {
@@ -225,22 +225,22 @@ impl ExecutionMode {
 
     /// Executes the case on the stream's device, and waits for all of its outputs.
     ///
-    /// Inputs and parameters are rounded to the element type first; a fair expectation comes from
-    /// [`rounded`].
+    /// Inputs and parameters are rounded to the element type first. [`rounded`] gives the case that matches
+    /// this rounding.
     ///
     /// # Errors
-    /// What the layers refuse, and what may go wrong on a device.
+    /// Errors of the layers and of the device.
     pub fn run(&self, case: &Case, stream: &Stream) -> convfuse::Result<Vec<ArrayD<f32>>> {
         let uploaded = DeviceCase::new(case, stream, self.dtype)?;
         let ready = self.ready(&uploaded)?;
         arrays(&ready.run(&uploaded.x, &uploaded.further)?)
     }
 
-    /// The case's layers with their parameters on its device, for any input. Modes that execute a model share
-    /// one, as its users' options do.
+    /// Prepares the case's layers and parameters on its device for any input. Modes that execute a model
+    /// share one model, as users do with several options.
     ///
     /// # Errors
-    /// Parameters that are not those of the graph, and what may go wrong on a device.
+    /// Parameters that do not match the graph, and errors of the device.
     pub fn ready<'a>(&self, case: &DeviceCase<'a>) -> convfuse::Result<Executable<'a>> {
         match (&self.kind, case.of.graph.layers()) {
             (Kind::Model(strategy, math_mode), _) => {
@@ -261,18 +261,18 @@ impl ExecutionMode {
     }
 }
 
-/// Why a case gave no result that agrees in a mode.
+/// The reason why a case failed in a mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct CaseFailure {
-    /// Whether the result is wrong, or what else happened.
+    /// Whether the result is wrong, or another failure occurred.
     pub status: Status,
-    /// In words.
+    /// The message.
     pub text: String,
 }
 
 impl CaseFailure {
-    /// What is wrong with a result.
+    /// Creates a failure for a wrong result.
     pub(crate) fn wrong(text: impl fmt::Display) -> CaseFailure {
         CaseFailure {
             status: Status::Wrong,
@@ -290,8 +290,8 @@ impl From<Error> for CaseFailure {
     }
 }
 
-/// Executes a case in all modes that the stream's device supports, and compares all outputs with what is
-/// `expected` at the mode's precision. What cannot be expected is [refused](Status::Refused).
+/// Executes a case in all modes that the stream's device supports, and compares all outputs with `expected`
+/// at the mode's precision. An expectation that cannot be computed is [refused](Status::Refused).
 pub fn compare<E: fmt::Display>(
     case: &Case,
     dtype: DType,
@@ -305,7 +305,7 @@ pub fn compare<E: fmt::Display>(
         })
     };
     let modes = ExecutionMode::all_on(stream.device(), case, dtype);
-    // Modes of one precision have one expectation.
+    // Modes with equal precision share an expectation.
     let mut wanted: Vec<(Precision, Result<Expected, CaseFailure>)> = Vec::new();
     let results = modes.into_iter().map(|mode| {
         let precision = mode.precision();
@@ -324,10 +324,10 @@ pub fn compare<E: fmt::Display>(
     results.collect()
 }
 
-/// The precision of results on tensors of this type, where f32 may be multiplied on tensor cores like this.
+/// The precision of results of this element type, with this operand format of f32 on tensor cores.
 ///
 /// # Panics
-/// For an element type that tolerances have not been derived for.
+/// For an element type without derived tolerances.
 pub(crate) fn precision(dtype: DType, math_mode: Option<OperandFormat>) -> Precision {
     match (dtype, math_mode) {
         (DType::F32, None) => Precision::F32,
@@ -340,7 +340,7 @@ pub(crate) fn precision(dtype: DType, math_mode: Option<OperandFormat>) -> Preci
     }
 }
 
-/// The first input of a graph and its further ones, in the graph's order, under their names.
+/// Returns the first input of a graph and its further inputs, in the graph's order, under their names.
 #[must_use]
 pub fn named<'a>(graph: &Graph, x: &'a Tensor, further: &'a [Tensor]) -> Inputs<&'a Tensor> {
     let further = graph.inputs().iter().zip(further);
@@ -349,18 +349,18 @@ pub fn named<'a>(graph: &Graph, x: &'a Tensor, further: &'a [Tensor]) -> Inputs<
     })
 }
 
-/// All outputs, widened to f32.
+/// Returns all outputs, widened to f32.
 pub(crate) fn arrays(outputs: &[Tensor]) -> convfuse::Result<Vec<ArrayD<f32>>> {
     outputs.iter().map(Tensor::to_f32_array).collect()
 }
 
-/// The case on inputs and parameters rounded to what `dtype` can hold.
+/// Returns the case with inputs and parameters rounded to `dtype`.
 #[must_use]
 pub fn rounded(case: &Case, dtype: DType) -> Case {
     round(case.clone(), dtype)
 }
 
-/// The same in place.
+/// The same, on an owned case.
 pub(crate) fn round(case: Case, dtype: DType) -> Case {
     match dtype {
         DType::F32 => case,

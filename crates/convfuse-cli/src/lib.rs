@@ -1,8 +1,9 @@
 //! The library of convfuse's command line and of its tests.
 //!
-//! - [`bench`](mod@bench): times of models, beside the ceilings of the device.
-//! - [`campaign`]: random cases, compared with the oracle, and reduced if they fail.
-//! - [`compare`]: the oracle's cases, run on a device in every [`ExecutionMode`], against the oracle.
+//! - [`bench`](mod@bench): timings of models, compared with the measured ceilings of the device.
+//! - [`campaign`]: random cases, compared with the oracle. A failing case is reduced.
+//! - [`compare`]: runs a case in every [`ExecutionMode`] of a device and compares the outputs with the
+//!   oracle.
 //! - [`Status`]: the program's exit status.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]

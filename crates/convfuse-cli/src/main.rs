@@ -1,4 +1,4 @@
-//! The command line of convfuse: `demo` (the default), `verify`, `bench`, `arrays`, `explain`, `info`.
+//! The command line of convfuse. `demo` is the default command.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -6,7 +6,7 @@ mod cli;
 
 use std::thread::JoinHandle;
 
-/// Bytes of the stack that the program runs on, whatever `ulimit -s` leaves it.
+/// Stack size in bytes of the thread that runs the program, independent of `ulimit -s`.
 const STACK_BYTES: usize = 8 << 20;
 
 fn main() -> std::process::ExitCode {
@@ -15,7 +15,7 @@ fn main() -> std::process::ExitCode {
     match main.spawn(move || cli::main(start)).map(JoinHandle::join) {
         Ok(Ok(code)) => code,
         Ok(Err(panic)) => std::panic::resume_unwind(panic),
-        // Where no thread is to be had.
+        // The system grants no thread: run on the main thread.
         Err(_) => cli::main(start),
     }
 }

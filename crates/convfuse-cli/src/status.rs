@@ -1,21 +1,21 @@
-//! What the program's exit status says.
+//! The exit status of the program.
 
 use std::io;
 
 use convfuse::{Error, TensorFileError};
 use serde::{Serialize, Serializer};
 
-/// What a command, or one run of it, came to. As a number, here and in JSON, it is the exit status.
+/// The outcome of a command, or of one run. Its number, here and in JSON, is the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Status {
     /// 0: success.
     #[default]
     Right = 0,
-    /// 1: a result is wrong, or differs from what it was compared with by more than may be.
+    /// 1: a result is wrong, or differs from the expected one by more than the tolerance.
     Wrong = 1,
     /// 2: the request is invalid: an option, a shape, an attribute, a file.
     Refused = 2,
-    /// 3: the machine failed: a device that is not there or is lost, memory, a disk.
+    /// 3: the machine failed: a device is missing or lost, memory is exhausted, a disk failed.
     Failed = 3,
 }
 
@@ -26,8 +26,8 @@ impl Status {
         self as u8
     }
 
-    /// What two parts of a command came to together: a wrong result weighs more than a machine that failed,
-    /// and that more than something that cannot be.
+    /// Combines the outcomes of two parts of a command: a wrong result outweighs a failed machine, which
+    /// outweighs an invalid request.
     #[must_use]
     pub fn and(self, other: Status) -> Status {
         use Status::{Failed, Refused, Right, Wrong};
@@ -35,7 +35,7 @@ impl Status {
         std::cmp::max_by_key(self, other, |one| weights.iter().position(|two| one == two))
     }
 
-    /// What an error of the library means.
+    /// Classifies an error of the library.
     #[must_use]
     pub fn of(error: &Error) -> Status {
         match error {
@@ -57,15 +57,15 @@ impl Status {
         }
     }
 
-    /// What an error of the system means: that a file is not there, or may not be used, is the fault of
-    /// whoever named it.
+    /// Classifies an error of the operating system. A missing or inaccessible file is an invalid request,
+    /// not a failed machine.
     #[must_use]
     pub fn of_io(error: &io::Error) -> Status {
         use io::ErrorKind::{
             AlreadyExists, InvalidData, InvalidFilename, InvalidInput, IsADirectory, NotADirectory,
             NotFound, PermissionDenied, ReadOnlyFilesystem, UnexpectedEof, Unsupported,
         };
-        // Links that lead to each other, which `ErrorKind` has no stable name for.
+        // `ErrorKind` has no stable name for a loop of symbolic links.
         if error.raw_os_error() == Some(libc::ELOOP) {
             return Status::Refused;
         }
@@ -84,7 +84,7 @@ impl Serialize for Status {
     }
 }
 
-/// An error in one line, with its causes where it does not name them itself.
+/// Formats an error in one line. Appends each cause that the error's own text does not end with.
 #[must_use]
 pub fn told(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

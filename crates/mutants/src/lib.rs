@@ -1,11 +1,11 @@
-//! Which mutant a thread runs, in a copy of the sources that has all of them.
+//! Run-time selection of a thread's mutant, in a copy of the sources that contains all mutants.
 //!
-//! `cargo xtask mutants` writes the copy: beside each expression stand its mutants, and the copy asks
-//! [`is_on`] at run time which of them it evaluates. One build thus tests them all.
+//! `cargo xtask mutants` writes the copy: each expression has its mutants next to it, and [`is_on`] selects
+//! one of them at run time. A single build thus tests all mutants.
 
 use std::cell::{Cell, RefCell};
 
-/// No mutant's number.
+/// The number that means no mutant.
 pub const NONE: u32 = u32::MAX;
 
 thread_local! {
@@ -17,7 +17,7 @@ thread_local! {
 /// Whether this thread runs the mutant of this number.
 ///
 /// # Panics
-/// When more questions were asked than [`run`] allows: a mutant may run without end.
+/// After more calls than [`run`] allows: a mutant may run without end.
 #[inline]
 #[must_use]
 pub fn is_on(mutant: u32) -> bool {
@@ -42,7 +42,7 @@ fn note(mutant: u32) {
     });
 }
 
-/// Runs `f` with a mutant, and allows it this many questions.
+/// Runs `f` with a mutant, and allows this many calls of [`is_on`].
 pub fn run<R>(mutant: u32, questions: u64, f: impl FnOnce() -> R) -> R {
     ON.set(mutant);
     LEFT.set(questions);
@@ -52,8 +52,8 @@ pub fn run<R>(mutant: u32, questions: u64, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs `f` without a mutant. Returns its result, which mutants it might have run, and how many questions it
-/// asked.
+/// Runs `f` without a mutant. Returns its result, the mutants that it could have run, and the number of
+/// calls of [`is_on`].
 pub fn asked<R>(f: impl FnOnce() -> R) -> (R, Vec<u32>, u64) {
     ASKED.with_borrow_mut(Vec::clear);
     ON.set(NONE);

@@ -2,29 +2,31 @@ use ndarray::{ArrayD, ArrayViewD, Zip};
 
 use crate::precision::Precision;
 
-/// Values in float64 and, element by element, how far off another computation of them may be.
+/// Values in float64, with a tolerance for each element of another computation.
 ///
-/// Every operator contributes `(4 + sqrt(L)) * unit * condition`: `L` is the longest chain of additions that
-/// follow one another, `condition` the sum of the magnitudes that rounding errors are relative to, and the
-/// square root takes those errors for independent. Errors that its input already has pass on through the
-/// operator's derivative. A computation rounds what it has got, not what it should have got: so where a
-/// magnitude is of a value that may be off by `t`, it is the value's and `t`. Else a function that jumps, and
-/// one rounding after it, would be beyond the tolerance. What comes out is tight enough to notice one
-/// dropped element in a mean over 65,536, and needs no tuning for new shapes or data.
+/// Every operator contributes `(4 + sqrt(L)) * unit * condition` to the tolerance. `L` is the length of the
+/// longest chain of sequential additions, and `condition` is the sum of the magnitudes that rounding errors
+/// are relative to. The square root assumes independent errors. Errors of the input pass through the
+/// operator's derivative.
 ///
-/// The head of each operator's file says what its condition is and how it passes on an input's error `t`.
+/// A computation rounds its actual value rather than the exact one. If a value may be off by `t`, its
+/// magnitude is therefore the value's plus `t`. Otherwise a function with a jump, followed by one rounding,
+/// would exceed the tolerance. The tolerance is tight enough to detect one dropped element in a mean over
+/// 65,536, and requires no tuning for new shapes or data.
 ///
-/// Infinities and NaN are either right or wrong: their tolerance is 0.
+/// The head of each operator's file defines its condition, and how it passes on an input's error `t`.
+///
+/// Infinities and NaN must be exact: their tolerance is 0.
 #[derive(Clone, Debug)]
 pub struct Bounded {
     /// The values.
     pub values: ArrayD<f64>,
-    /// For each of them, how far off it may be.
+    /// The tolerance of each value.
     pub tolerance: ArrayD<f64>,
 }
 
 impl Bounded {
-    /// An input: nothing has been computed yet.
+    /// An exact input.
     #[must_use]
     pub fn exact(x: ArrayViewD<'_, f32>) -> Self {
         let values = x.mapv(f64::from);
@@ -34,8 +36,8 @@ impl Bounded {
         }
     }
 
-    /// The same values, stored with this precision: what is rounded may be larger than the value by all of
-    /// its tolerance.
+    /// The same values, stored with this precision. The rounding error is that of the largest value within
+    /// the tolerance.
     #[must_use]
     pub fn stored(mut self, precision: &Precision) -> Self {
         store(&self.values, &mut self.tolerance, precision);
@@ -43,7 +45,7 @@ impl Bounded {
     }
 }
 
-/// What tolerances of these values become where they are stored.
+/// Adds the error of storing these values to their tolerances.
 pub(crate) fn store(values: &ArrayD<f64>, tolerance: &mut ArrayD<f64>, precision: &Precision) {
     Zip::from(tolerance)
         .and(values)
@@ -63,8 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// Values that may be off by far more than they are, and whether `got` of them is within what a layer
-    /// makes of that.
+    /// Whether `got` is within the tolerance of a layer's output, for a tiny input value with the far larger
+    /// tolerance `t`.
     fn allows(layer: &LayerProblem, parameters: &[&ArrayD<f64>], t: f64, got: f64) -> bool {
         let x = Bounded {
             values: array![[1e-20]].into_dyn(),
@@ -76,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_is_stored_is_rounded_as_it_came_out() {
-        // Both sides of softplus's threshold: ln(2) comes out, and is rounded up to what f16 has.
+        // The input is on either side of softplus's threshold. The result may be ln(2), rounded up to f16.
         let softplus = PointwiseSpec::Softplus {
             beta: 1.0,
             threshold: 0.0,
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn an_operator_rounds_what_it_has_got() {
-        // There may be 1 where next to nothing should be: its product with 3 is rounded in f32, then to f16.
+        // The input may be 1 instead of nearly 0: its product with 3 is rounded in f32, then in f16.
         let scale = ScaleSpec::default().problem(&[1, 1], &[1]).unwrap();
         let factor = Array1::from(vec![3.0]).into_dyn();
         let (unit, arithmetic) = (Precision::F16.storage, Precision::F16.arithmetic);

@@ -6,12 +6,12 @@ use op_spec::graph::{
 
 use crate::data;
 
-/// A graph with everything that it is applied to, under a name.
+/// A named graph with its inputs and parameters.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What its kind is called, a slash, and what is unique among the cases of a run: `clamp/nan_bound`.
+    /// The kind, a slash, and a name that is unique within a run: `clamp/nan_bound`.
     pub name: String,
-    /// What is to be computed.
+    /// The graph of layers.
     pub graph: Graph,
     /// The values of the graph's parameters, in the order of its table.
     pub parameters: Vec<ArrayD<f32>>,
@@ -36,17 +36,17 @@ fn padded(layer: &LayerProblem) -> Vec<usize> {
 }
 
 impl Case {
-    /// A single layer. Input and parameters are values in [-1, 1) that the name alone decides, so that a case
-    /// keeps its data when others come and go.
+    /// A single layer. Input and parameters are in [-1, 1) and depend only on the name, so a case keeps its
+    /// data when others are added or removed.
     ///
     /// # Errors
-    /// What [`Chain::new`] refuses; an input without channels is taken to have none.
+    /// See [`Chain::new`]. An input shape without a channel axis counts as one with 0 channels.
     pub fn of_layer(name: &str, layer: Layer, input: &[usize]) -> Result<Case, GraphError> {
         let of_channels = |axis: usize| {
             let channels = input.get(axis).copied().unwrap_or(0);
             Chain::new(channels, [layer.clone()])
         };
-        // Without a batch the first axis is that of channels.
+        // Without a batch, the first axis is the channel axis.
         let single = of_channels(0).ok().filter(|chain| chain.lacks_batch(input));
         let chain = single.map_or_else(|| of_channels(1), Ok)?;
         Ok(Self::made(
@@ -57,9 +57,9 @@ impl Case {
         ))
     }
 
-    /// A whole graph: the input in [0, 1), further ones in [-1, 1), convolutions as PyTorch initialises them,
-    /// and all other parameters random and of both signs, since of ones and zeros half the arithmetic would
-    /// not show. The name alone decides them.
+    /// A whole graph. The input is in [0, 1), further inputs are in [-1, 1). Convolutions have PyTorch's
+    /// initial values. All other parameters are random with both signs, because half of the arithmetic would
+    /// have no effect with ones and zeros. All values depend only on the name.
     #[must_use]
     pub fn of_graph(name: &str, graph: impl Into<Graph>, input: &[usize]) -> Case {
         let value = |parameter: &Parameter, seed, index| {
@@ -69,8 +69,8 @@ impl Case {
                 Initialisation::Zeros => signed * 0.5,
                 Initialisation::Normal => signed * 2.0,
                 Initialisation::Constant(_) => signed,
-                // As few bits as keep the values that were there when the product with four streams lost two
-                // of 32.
+                // 30 bits keep the values from before the seed had 64 bits, when its product with four
+                // streams lost two of 32.
                 _ => parameter.initial(seed % (1 << 30), index),
             }
         };
@@ -88,13 +88,13 @@ impl Case {
         let mut seed = name.bytes().fold(0xCBF2_9CE4_8422_2325, hash);
         let mut next = || {
             seed = seed.wrapping_add(1);
-            // The upper bits did not count when tests were chosen by what these numbers show.
+            // The upper bits are dropped to keep the values for which the tests were chosen.
             u64::from(seed as u32)
         };
         let x = input(next());
         let parameters = graph.parameters().iter().map(|parameter| {
             let seed = next();
-            // A variance is the distance of a random number from where none is near 0.
+            // A variance is at least 0.1 plus the magnitude of a random number.
             let is_variance = parameter.name.ends_with(".running_var");
             data::generate(&parameter.shape, |index| {
                 match (is_variance, value(parameter, seed, index)) {
@@ -119,31 +119,30 @@ impl Case {
         }
     }
 
-    /// What its kind is called: an operator's name, or a chain's.
+    /// The kind of the case: the name of an operator or chain.
     #[must_use]
     pub fn kind(&self) -> &str {
         self.name.split_once('/').map_or("", |(kind, _)| kind)
     }
 
-    /// All extents.
+    /// The shapes of all layers.
     ///
     /// # Errors
-    /// What the first layer that refuses its input says.
+    /// The error of the first layer that refuses its input.
     pub fn problem(&self) -> Result<GraphProblem, GraphError> {
         self.graph.problem(self.x.shape())
     }
 
-    /// The most bytes that making such a case of a graph, and judging results of it, takes at a time: for
-    /// sizes that a user chooses, since the oracle takes its memory without asking. `None` for more
-    /// than can be counted.
+    /// The peak memory in bytes of creating a case of a graph and of checking results. The oracle allocates
+    /// without limit, so this is for sizes that a user chooses. `None` if the number overflows.
     ///
     /// # Errors
-    /// What the first layer that refuses its input says.
+    /// The error of the first layer that refuses its input.
     pub fn bytes_of_graph(graph: &Graph, input: &[usize]) -> Result<Option<usize>, GraphError> {
         Self::bytes_on_threads(graph, input, rayon::current_num_threads())
     }
 
-    /// The same for samples that are judged on this many threads.
+    /// The same, for a given number of threads that check samples.
     pub(crate) fn bytes_on_threads(
         graph: &Graph,
         input: &[usize],
@@ -160,7 +159,7 @@ impl Case {
                 parameters = parameters.checked_add(elements(&parameter.shape)?)?;
             }
             let mut layer = 0;
-            // What each path but the last leaves for others.
+            // Outputs of the paths before the last, which other paths read.
             let mut left = 0usize;
             let paths = graph.paths();
             for path in &paths[..paths.len() - 1] {
@@ -169,7 +168,7 @@ impl Case {
             }
             for step in &problem.steps {
                 let (x, y) = (elements(&step.input[1..])?, elements(&step.output[1..])?);
-                // What is put around an input is counted beside it.
+                // A padded copy of the input is counted in addition.
                 let padded = elements(&padded(&step.problem))?;
                 layer = layer.max(x.checked_add(y)?.checked_add(padded)?);
             }
@@ -182,9 +181,9 @@ impl Case {
             for output in problem.output_shapes() {
                 outputs = outputs.checked_add(elements(output)?)?;
             }
-            // Of inputs and parameters a copy in f32 and one that is rounded, of the outputs values,
-            // tolerances and their copies, of a layer values, tolerances and magnitudes of what it reads and
-            // makes, and of the parameters.
+            // Inputs and parameters: an f32 copy and a rounded one. Outputs: values, tolerances, and a copy
+            // of each. A layer: values, tolerances and magnitudes of its input and output, and its
+            // parameters.
             let single = inputs.checked_add(parameters)?.checked_mul(2)?;
             let double = outputs.checked_mul(4)?;
             let layers = layer.checked_add(parameters)?.checked_mul(4)?;
@@ -195,7 +194,7 @@ impl Case {
         Ok(count())
     }
 
-    /// The case on inputs and parameters that `round` has made representable in another element type.
+    /// The case with inputs and parameters rounded by `round`, for example to another element type.
     #[must_use]
     pub fn rounded(mut self, round: impl Fn(f32) -> f32) -> Case {
         self.x.mapv_inplace(&round);
@@ -219,8 +218,8 @@ impl Case {
         self
     }
 
-    /// The case with NaN and infinities strewn over its inputs, some windows and groups left free. Where
-    /// there are several, infinities of both signs meet, too.
+    /// The case with NaN and infinities scattered over its inputs. Some windows and groups have none, and
+    /// some have infinities of both signs.
     #[must_use]
     pub fn special(mut self) -> Case {
         let strew = |values: &mut ArrayD<f32>, [nan, plus, minus]: [usize; 3]| {

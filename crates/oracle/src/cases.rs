@@ -4,21 +4,21 @@ use crate::case::Case;
 use crate::golden_file::{GoldenFlaw, Reader};
 use crate::layers::layer_of;
 
-/// Shapes that every backend must get right, for an operator or a chain.
+/// The test cases of an operator or a chain, for every backend.
 #[derive(Clone, Copy)]
 pub struct Cases {
-    /// What the names of the cases start with.
+    /// The first part of the case names.
     pub kind: &'static str,
-    /// A plain one, small enough for any backend.
+    /// A plain case, small enough for any backend.
     pub smoke: fn() -> Vec<Case>,
-    /// Awkward shapes and values, where indexing goes wrong first: extents of 0 and 1, primes, height unlike
-    /// width, groups, stride unlike dilation, borders, NaN and infinities.
+    /// Edge cases of shapes and values: extents of 0 and 1, primes, height unlike width, groups, stride
+    /// unlike dilation, borders, NaN and infinities.
     pub ragged: fn() -> Vec<Case>,
-    /// Layers of the sizes that networks have, batches kept small; one at least that an emulator can afford.
+    /// Layers of the sizes in networks, with small batches. At least one is small enough for an emulator.
     pub realistic: fn() -> Vec<Case>,
-    /// What golden files call it.
+    /// The name in golden files.
     pub(crate) golden: &'static str,
-    /// Makes a case of such a file.
+    /// Reads a case from a golden file.
     pub(crate) read: fn(&mut Reader) -> Result<Case, GoldenFlaw>,
 }
 
@@ -28,9 +28,8 @@ impl fmt::Debug for Cases {
     }
 }
 
-/// Cases of an operator, one to a line: a name, the input's extents, the layer's attributes as files of
-/// chains have them, and what is done with the values. `attributes` are those of all lines that do not say
-/// otherwise:
+/// Parses cases of an operator, one per line: a name, the input's extents, the layer's attributes as in
+/// chain files, and modifications of the values. `attributes` are the defaults of all lines:
 ///
 /// ```text
 /// reflect 2x3x5x9 out_channels=5 kernel_size=3 padding=[4,1] padding_mode=reflect
@@ -42,7 +41,7 @@ pub(crate) fn rows(operator: &str, attributes: &str, lines: &str) -> Vec<Case> {
     lines.map(|line| row(operator, attributes, line)).collect()
 }
 
-/// The case of such a line.
+/// Parses one line of [`rows`].
 pub(crate) fn row(operator: &str, attributes: &str, line: &str) -> Case {
     let mut words = line.split_whitespace();
     let (name, extents) = words.next().zip(words.next()).expect("name and extents");
@@ -64,8 +63,8 @@ pub(crate) fn row(operator: &str, attributes: &str, line: &str) -> Case {
         })
 }
 
-/// The cases of an operator in [`rows`], and how its golden files are read. `more` makes ragged ones that no
-/// row can express.
+/// Defines the cases of an operator by [`rows`], and the reader of its golden files. `more` adds ragged
+/// cases that rows cannot express.
 macro_rules! cases {
     (
         $operator:literal, $attributes:expr, smoke: $smoke:expr, ragged: $ragged:expr,

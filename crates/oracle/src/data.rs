@@ -15,7 +15,7 @@ pub fn signed(seed: u64, shape: &[usize]) -> ArrayD<f32> {
     generate(shape, |index| data::signed(seed, index))
 }
 
-/// [`fill`], if there is memory for it.
+/// [`fill`], or `None` if there is not enough memory.
 pub(crate) fn try_fill(seed: u64, shape: &[usize]) -> Option<ArrayD<f32>> {
     let mut values = Vec::new();
     let elements = shape
@@ -26,7 +26,7 @@ pub(crate) fn try_fill(seed: u64, shape: &[usize]) -> Option<ArrayD<f32>> {
     ArrayD::from_shape_vec(IxDyn(shape), values).ok()
 }
 
-/// `value` of each element's position.
+/// Creates an array from `value` of each element's row-major index.
 pub(crate) fn generate(shape: &[usize], value: impl Fn(u64) -> f32) -> ArrayD<f32> {
     let mut index = 0;
     ArrayD::from_shape_simple_fn(IxDyn(shape), || {

@@ -4,39 +4,39 @@ use ndarray::{ArrayD, ArrayViewD, IxDyn};
 
 use crate::{Bounded, Precision};
 
-/// What a computation should give: of each output values and, for each, how far off it may be.
+/// The expected outputs of a computation, with a tolerance for each element.
 #[derive(Clone, Debug)]
 pub struct Expected {
-    /// Under their layers' names, which are empty in a chain; at least one.
+    /// The outputs with their layers' names, which are empty in a chain; at least one.
     outputs: Vec<(String, Output)>,
 }
 
-/// What one output should be.
+/// One expected output.
 #[derive(Clone, Debug)]
 struct Output {
     shape: Vec<usize>,
-    /// Which elements of the flattened output are known, all of them if absent.
+    /// Indices of the known elements in the flattened output; `None` if all are known.
     index: Option<Vec<usize>>,
     values: Vec<f64>,
     tolerance: Vec<f64>,
-    /// Mean of the whole output and how far off it may be, where elements are sampled.
+    /// The mean of the whole output and its tolerance, if only samples are known.
     mean: Option<(f64, f64)>,
     precision: Precision,
 }
 
-/// How well a result agrees, with all of its outputs.
+/// The statistics of a result that agrees in all outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Agreement {
     /// The largest difference between finite elements.
     pub largest_error: f64,
-    /// The largest part of its tolerance that any element uses, at most 1.
+    /// The largest ratio of an element's error to its tolerance, at most 1.
     pub tolerance_used: f64,
-    /// Elements compared.
+    /// The number of compared elements.
     pub elements: usize,
 }
 
 impl Agreement {
-    /// That of two outputs together.
+    /// Combines the statistics of two outputs.
     fn and(self, other: Agreement) -> Agreement {
         Agreement {
             largest_error: self.largest_error.max(other.largest_error),
@@ -46,45 +46,45 @@ impl Agreement {
     }
 }
 
-/// How a result disagrees.
+/// The difference of a result from the expected one.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Disagreement {
-    /// There is another number of outputs.
+    /// The number of outputs differs.
     #[error("there are {actual} outputs, expected {expected}")]
     Outputs {
-        /// How many there are.
+        /// The actual number.
         actual: usize,
-        /// How many there should be.
+        /// The expected number.
         expected: usize,
     },
-    /// One of several outputs disagrees, the first that does.
+    /// The first of several outputs that disagrees.
     #[error("output {name}: {how}")]
     Output {
         /// The name of its layer.
         name: String,
-        /// How it disagrees.
+        /// The output's difference.
         how: Box<Disagreement>,
     },
-    /// The output has another shape.
+    /// The shape of the output differs.
     #[error("output has shape {actual:?}, expected {expected:?}")]
     Shape {
-        /// Its shape.
+        /// The actual shape.
         actual: Vec<usize>,
-        /// The right shape.
+        /// The expected shape.
         expected: Vec<usize>,
     },
-    /// The mean of an output of which only samples are known is off, so elements between them are.
+    /// The mean of an output with sampled elements is off, so elements between the samples are wrong.
     #[error("the mean of all elements is {got:e}, want {want:e}, tolerance {tolerance:.3e}")]
     Mean {
-        /// What it is.
+        /// The actual mean.
         got: f64,
-        /// What it should be.
+        /// The expected mean.
         want: f64,
-        /// How far off it may be.
+        /// The tolerance of the mean.
         tolerance: f64,
     },
-    /// Elements are off; the worst of them is described.
+    /// Elements are off; this is the worst of them.
     #[error("{0}")]
     Values(WorstElement),
 }
@@ -92,17 +92,17 @@ pub enum Disagreement {
 /// The element that exceeds its tolerance by the largest factor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorstElement {
-    /// Where it is.
+    /// The index of the element.
     pub index: Vec<usize>,
-    /// What was computed.
+    /// The computed value.
     pub got: f64,
-    /// What it should be.
+    /// The expected value.
     pub want: f64,
-    /// How far off it may be.
+    /// The tolerance.
     pub tolerance: f64,
-    /// Elements that exceed their tolerance.
+    /// The number of elements beyond their tolerance.
     pub failures: usize,
-    /// Elements compared.
+    /// The number of compared elements.
     pub elements: usize,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for WorstElement {
     }
 }
 
-/// The elements in row-major order.
+/// Returns the elements in row-major order.
 fn in_order(values: ArrayD<f64>) -> Vec<f64> {
     let values = match values.is_standard_layout() {
         true => values,
@@ -137,13 +137,13 @@ fn in_order(values: ArrayD<f64>) -> Vec<f64> {
 }
 
 impl Expected {
-    /// The values of one output, with tolerances for arithmetic of this precision.
+    /// Expects the values of one output, with tolerances for arithmetic of this precision.
     #[must_use]
     pub fn new(bounded: Bounded, precision: &Precision) -> Self {
         Self::of_outputs([(String::new(), bounded)], precision)
     }
 
-    /// The same of several outputs, at least one, under their layers' names.
+    /// Expects several outputs, at least one, under their layers' names.
     pub(crate) fn of_outputs(
         outputs: impl IntoIterator<Item = (String, Bounded)>,
         precision: &Precision,
@@ -188,11 +188,11 @@ impl Expected {
         &self.first().shape
     }
 
-    /// The same tolerances around other values of the only output: all elements, or those at `index` of the
-    /// flattened output. Values that are not finite lose their tolerance.
+    /// The same tolerances around other values of the only output: of all elements, or of those at `index`
+    /// in the flattened output. Non-finite values get a tolerance of 0.
     ///
     /// # Panics
-    /// If there are several outputs, the numbers of values do not fit, or an index lies outside.
+    /// If there are several outputs, if the number of values does not match, or if an index is out of range.
     #[must_use]
     pub fn around(&self, values: Vec<f64>, index: Option<Vec<usize>>) -> Self {
         let [(name, output)] = &self.outputs[..] else {
@@ -220,8 +220,8 @@ impl Expected {
         }
     }
 
-    /// Expects this mean of the whole first output, too. The elements' tolerances bound the mean's,
-    /// with what float64 may lose in adding the elements up.
+    /// Additionally expects this mean of the whole first output. Its tolerance follows from the elements'
+    /// tolerances in `of` and the rounding of a float64 sum.
     #[must_use]
     pub(crate) fn with_mean(mut self, mean: f64, of: &Self) -> Self {
         let of = &of.first().tolerance;
@@ -235,7 +235,7 @@ impl Expected {
     /// Compares an f32 result of one output.
     ///
     /// # Errors
-    /// [`Disagreement`] with the worst element; [`Disagreement::Outputs`] where several are expected.
+    /// [`Disagreement`] with the worst element; [`Disagreement::Outputs`] if several outputs are expected.
     pub fn check(&self, got: ArrayViewD<'_, f32>) -> Result<Agreement, Disagreement> {
         self.only()?.check(got)
     }
@@ -243,8 +243,8 @@ impl Expected {
     /// Compares all outputs of an f32 result, in the graph's order.
     ///
     /// # Errors
-    /// [`Disagreement`] with the worst element of the first output that disagrees, and with the output's name
-    /// where there are several.
+    /// [`Disagreement`] with the worst element of the first differing output, and with the output's name if
+    /// there are several.
     pub fn check_all(&self, got: &[ArrayD<f32>]) -> Result<Agreement, Disagreement> {
         self.must_be(got.len())?;
         let mut agreement = Agreement::default();
@@ -261,7 +261,7 @@ impl Expected {
         Ok(agreement)
     }
 
-    /// Compares an f32 result of one output whose elements are given in row-major order.
+    /// Compares an f32 result of one output, given as elements in row-major order.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -285,7 +285,7 @@ impl Expected {
         output.compare(|i| got[i])
     }
 
-    /// The values of the first output as an array, if all are known.
+    /// The values of the first output as an array, if all elements are known.
     #[must_use]
     pub fn values(&self) -> Option<ArrayD<f64>> {
         let Output {
@@ -335,7 +335,7 @@ impl Output {
                 let used = difference / tolerance;
                 agreement.tolerance_used = agreement.tolerance_used.max(used);
             } else {
-                // A NaN difference ends up here, too.
+                // A NaN difference is also a failure.
                 failures += 1;
                 let excess = if difference.is_nan() {
                     f64::INFINITY
@@ -366,7 +366,7 @@ impl Output {
             return Ok(());
         };
         let count: usize = self.shape.iter().product();
-        // Sums of sums: one chain of millions of additions would lose more than the tolerance.
+        // Partial sums: a single chain of millions of additions would lose more than the tolerance.
         let chain = count.isqrt().max(1);
         let part = |start| (start..count.min(start + chain)).map(&got).sum::<f64>();
         let got = (0..count).step_by(chain).map(part).sum::<f64>() / count as f64;
@@ -380,7 +380,7 @@ impl Output {
         })
     }
 
-    /// Equal numbers, NaN for NaN, and infinity for what the format cannot hold.
+    /// Whether a value is right without tolerance: an equal number, NaN for NaN, or infinity on overflow.
     fn right_without_tolerance(&self, got: f64, want: f64, tolerance: f64) -> bool {
         let overflow = want.abs() + tolerance > self.precision.largest
             && got.is_infinite()
@@ -388,7 +388,7 @@ impl Output {
         got == want || (got.is_nan() && want.is_nan()) || overflow
     }
 
-    /// Where entry `i` lies in the flattened output.
+    /// Returns the index of entry `i` in the flattened output.
     fn position(&self, i: usize) -> usize {
         self.index.as_ref().map_or(i, |index| index[i])
     }

@@ -1,10 +1,10 @@
 //! Golden files: inputs, parameters, and outputs that PyTorch computed from them in float64.
 //!
-//! Each file is one case in safetensors' format. Its metadata entry `case` is a JSON object with
-//! the operator (`op`), its `attributes`, and the `shapes` of its tensors; the tensors are the f32
-//! inputs and the float64 output `out`. Full-size cases leave out their input, which is
-//! [`fill(x_seed, shape)`](crate::data::fill), and hold only some elements of their output, at
-//! `index` of the flattened tensor, and its mean.
+//! Each file is one case in safetensors' format. Its metadata entry `case` is a JSON object with the
+//! operator (`op`), its `attributes`, and the `shapes` of its tensors. The tensors are the f32 inputs and
+//! the float64 output `out`. A full-size case omits its input, which is
+//! [`fill(x_seed, shape)`](crate::data::fill). It has only some elements of its output, at `index` of the
+//! flattened tensor, and the mean of all.
 
 use std::error::Error;
 use std::fmt;
@@ -15,12 +15,12 @@ use crate::{Case, Expected, Precision, tables};
 
 pub use crate::golden_file::GoldenFlaw;
 
-/// Why a golden file, or a folder of them, cannot be used.
+/// The reason why a golden file, or a folder of them, cannot be used.
 #[derive(Debug)]
 pub struct GoldenError {
     /// The file or folder.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The flaw.
     pub flaw: Box<GoldenFlaw>,
 }
 
@@ -36,7 +36,7 @@ impl Error for GoldenError {
     }
 }
 
-/// Says of which file a flaw is.
+/// Adds the file's path to a flaw.
 fn of_file<T>(path: &Path, result: Result<T, GoldenFlaw>) -> Result<T, GoldenError> {
     result.map_err(|flaw| GoldenError {
         path: path.to_owned(),
@@ -44,10 +44,10 @@ fn of_file<T>(path: &Path, result: Result<T, GoldenFlaw>) -> Result<T, GoldenErr
     })
 }
 
-/// A case whose outputs PyTorch has computed.
+/// A case with outputs computed by PyTorch.
 #[derive(Clone, Debug)]
 pub struct GoldenCase {
-    /// The case; its name has the file's.
+    /// The case. Its name contains the file's.
     pub case: Case,
     path: PathBuf,
     output_shape: Vec<usize>,
@@ -55,16 +55,16 @@ pub struct GoldenCase {
 }
 
 impl GoldenCase {
-    /// Whether this is one of the full-size problems, of which only some outputs are known.
+    /// Whether this is a full-size problem, with only some known output elements.
     #[must_use]
     pub fn is_full_size(&self) -> bool {
         self.output.index.is_some()
     }
 
-    /// PyTorch's values with the tolerance that `precision` asks for.
+    /// PyTorch's values, with the tolerance of `precision`.
     ///
     /// # Errors
-    /// [`GoldenFlaw::Chain`] and [`GoldenFlaw::OutputShape`] for files that contradict themselves.
+    /// [`GoldenFlaw::Chain`] and [`GoldenFlaw::OutputShape`] for inconsistent files.
     pub fn expected(&self, precision: &Precision) -> Result<Expected, GoldenError> {
         of_file(&self.path, self.expected_of_file(precision))
     }

@@ -1,4 +1,4 @@
-//! What the outputs of a case should be: its layers' operators, in the graph's order.
+//! The expected outputs of a case, computed by its layers' operators in the graph's order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +12,7 @@ use crate::operators::{Given, arithmetic, cat, gate, group_norm};
 use crate::{Bounded, Case, Expected, Precision, operators};
 
 impl Case {
-    /// The first output in float64, one sample after the other.
+    /// The first output in float64, computed sample by sample.
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
@@ -40,7 +40,7 @@ impl Case {
         Ok(seen(y, &problem))
     }
 
-    /// All outputs with the tolerance that `precision` asks for, element by element.
+    /// All outputs, with a tolerance for each element at `precision`.
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
@@ -48,8 +48,8 @@ impl Case {
         self.expected_with_progress(precision, &|_, _| ())
     }
 
-    /// The same, which tells `progress` how many layers of samples are done, and of how many, from any
-    /// thread.
+    /// As [`expected`](Self::expected), and reports to `progress` how many layers of samples are done, and
+    /// of how many. Any thread may call it.
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
@@ -62,12 +62,12 @@ impl Case {
         Ok(expected.remove(0))
     }
 
-    /// The same for several precisions, whose values are computed once.
+    /// The same for several precisions, with a single computation of the values.
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
     pub fn expected_at(&self, precisions: &[Precision]) -> Result<Vec<Expected>, GraphError> {
-        // Where a scale is folded, values are rounded otherwise.
+        // Folding a scale changes the rounding of values.
         if precisions.len() > 1 && precisions.iter().any(|precision| precision.folds_scale) {
             return precisions
                 .iter()
@@ -77,7 +77,7 @@ impl Case {
         self.expected_of(precisions, &|_, _| ())
     }
 
-    /// The same where no scale is folded, or for one precision.
+    /// The same for a single precision, or for several without a folded scale.
     fn expected_of(
         &self,
         precisions: &[Precision],
@@ -124,7 +124,7 @@ impl Case {
         Ok(expected.collect())
     }
 
-    /// What a kernel should give that does all layers and stores nothing but the first output.
+    /// The expected output of a single kernel that computes all layers and stores only the first output.
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
@@ -162,7 +162,8 @@ impl Case {
         })
     }
 
-    /// What some samples come to, output by output. `done` is told how many layers are done more.
+    /// Computes the outputs of some samples. `done` is called with the number of additional completed
+    /// layers.
     fn computed(
         &self,
         x: ArrayViewD<'_, f32>,
@@ -179,7 +180,7 @@ impl Case {
         };
         let inputs = std::iter::once(values).chain(further).map(exact);
         let layer = |index: usize| problem.steps.get(index).map(|step| &step.problem);
-        // The scale after a group norm, where the norm's weight and bias have its factors.
+        // A scale after a group norm, if it is folded into the norm's weight and bias.
         let folded = |index: usize| match (layer(index), layer(index + 1), precisions) {
             (Some(LayerProblem::GroupNorm(norm)), Some(LayerProblem::Scale(_)), [precision])
                 if precision.folds_scale
@@ -208,14 +209,15 @@ impl Case {
         })
     }
 
-    /// The graph's outputs: `layer` gives each one's, by its number, first operand and the others.
+    /// Computes the graph's outputs. `layer` computes one layer from its index, first operand and other
+    /// operands.
     fn walk<T: Clone>(&self, inputs: Vec<T>, mut layer: impl FnMut(usize, T, &[T]) -> T) -> Vec<T> {
         let (inputs_len, layers) = (inputs.len(), self.graph.layers().len());
         let slot = |operand: &Operand| match *operand {
             Operand::Input(input) => input,
             Operand::Layer(layer) => inputs_len + layer,
         };
-        // Inputs and outputs, and how often each will be read.
+        // The values of inputs and layers, and the number of remaining reads of each.
         let mut values: Vec<Option<T>> = inputs.into_iter().map(Some).collect();
         values.resize(inputs_len + layers, None);
         let mut reads = vec![0; values.len()];
@@ -245,7 +247,7 @@ impl Case {
         taken.map(|y| y.expect("its layer was done")).collect()
     }
 
-    /// How many samples of a batch are computed together: all where they depend on each other.
+    /// The number of samples computed together: the whole batch if the samples depend on each other.
     fn samples_at_a_time(&self, x: &ArrayViewD<'_, f32>) -> usize {
         match self.graph.couples_samples() {
             true => x.len_of(Axis(0)).max(1),
@@ -253,7 +255,7 @@ impl Case {
         }
     }
 
-    /// The input as a batch, which is of one sample where it lacks one.
+    /// The input as a batch. An input without a batch becomes a batch of one.
     fn batched_x(&self, problem: &GraphProblem) -> ArrayViewD<'_, f32> {
         match problem.is_batched {
             true => self.x.view(),
@@ -266,7 +268,7 @@ impl Case {
         parameters.map(|values| values.mapv(f64::from)).collect()
     }
 
-    /// Some samples of the further inputs.
+    /// A range of samples of the further inputs.
     fn wide_inputs(&self, problem: &GraphProblem, samples: impl Into<Slice>) -> Vec<ArrayD<f64>> {
         let samples = samples.into();
         let part = |values: &ArrayD<f32>| match problem.is_batched {
@@ -276,19 +278,19 @@ impl Case {
         self.inputs.iter().map(part).collect()
     }
 
-    /// Of all parameters, those of a layer.
+    /// Selects the parameters of a layer.
     fn parameters_of<'a, T>(&self, layer: usize, parameters: &'a [T]) -> Vec<&'a T> {
         let slots = self.graph.parameters_of(layer).iter();
         slots.map(|&slot| &parameters[slot]).collect()
     }
 
-    /// Multiplications of a convolution, elements that other layers read; 0 for a case that is refused.
+    /// The multiplications of convolutions, and the elements that other layers read; 0 for a refused case.
     #[must_use]
     pub fn cost(&self) -> u64 {
         self.problem().map_or(0, |problem| Case::cost_of(&problem))
     }
 
-    /// The same of a graph before there is a case of it.
+    /// The same for a graph without a case.
     #[must_use]
     pub fn cost_of(problem: &GraphProblem) -> u64 {
         let steps = problem.steps.iter();
@@ -297,7 +299,7 @@ impl Case {
     }
 }
 
-/// What was computed of a batch, as the input has it.
+/// Removes the batch axis if the input has none.
 fn seen(y: ArrayD<f64>, problem: &GraphProblem) -> ArrayD<f64> {
     match problem.is_batched {
         true => y,
@@ -306,10 +308,10 @@ fn seen(y: ArrayD<f64>, problem: &GraphProblem) -> ArrayD<f64> {
 }
 
 impl Bounded {
-    /// What a layer makes of these values, computed and stored with this precision.
+    /// Applies a layer to these values, computed and stored with this precision.
     ///
     /// # Panics
-    /// If values or parameters are not those of the layer. The batch may be another one.
+    /// If values or parameters do not match the layer. The batch size may differ.
     #[must_use]
     pub fn through(
         self,
@@ -328,8 +330,8 @@ impl Bounded {
             .bounded()
     }
 
-    /// What a group norm and the scale after it make of these values, where the scale is folded into the
-    /// norm's weight and bias.
+    /// Applies a group norm and the following scale to these values, with the scale folded into the norm's
+    /// weight and bias.
     fn through_folded(
         self,
         norm: &GroupNormProblem,
@@ -344,7 +346,7 @@ impl Bounded {
     }
 }
 
-/// Values, and how far off they may be at each of some precisions.
+/// Values, with their tolerances at several precisions.
 #[derive(Clone)]
 struct Computed {
     values: ArrayD<f64>,
@@ -361,7 +363,7 @@ impl From<Bounded> for Computed {
 }
 
 impl Computed {
-    /// At the first precision.
+    /// The values with the tolerances of the first precision.
     fn bounded(mut self) -> Bounded {
         Bounded {
             values: self.values,
@@ -369,7 +371,7 @@ impl Computed {
         }
     }
 
-    /// As [`Bounded::through`], with further operands, which may be off themselves.
+    /// As [`Bounded::through`], with further operands that may have errors, too.
     fn through<'a>(
         self,
         layer: &LayerProblem,
@@ -411,7 +413,7 @@ impl Computed {
         };
         for (tolerance, precision) in tolerances.iter_mut().zip(precisions) {
             where_finite(&values, tolerance);
-            // The values of a selection are stored already.
+            // The values of a selection are already representable.
             if !operator.selects() {
                 store(&values, tolerance, precision);
             }
@@ -420,7 +422,7 @@ impl Computed {
     }
 }
 
-/// No tolerance for infinities and NaN.
+/// Sets the tolerance of infinities and NaN to 0.
 fn where_finite(values: &ArrayD<f64>, tolerance: &mut ArrayD<f64>) {
     Zip::from(tolerance)
         .and(values)

@@ -1,10 +1,10 @@
-//! Layers from their attributes, as files of chains have them.
+//! Layers from attributes, in the format of chain files.
 
 use op_spec::graph::Layer;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Attributes by name; a value is JSON, or text that is none.
+/// Parses attributes. A value is JSON, or plain text if it is not valid JSON.
 pub(crate) fn attributes_of(words: &str) -> Map<String, Value> {
     let attribute = |word: &str| {
         let (name, value) = word.split_once('=').expect(word);
@@ -14,15 +14,16 @@ pub(crate) fn attributes_of(words: &str) -> Map<String, Value> {
     words.split_whitespace().map(attribute).collect()
 }
 
-/// The layer that has these attributes in a file of a chain.
+/// Creates a layer from its attributes in a chain file.
 pub(crate) fn layer(operator: &str, attributes: Map<String, Value>) -> serde_json::Result<Layer> {
     Layer::deserialize(Value::from_iter([(operator, attributes)]))
 }
 
-/// A layer by its operator's name and its attributes, as words like `kernel_size=[3,2]`: see files of chains.
+/// Creates a layer from an operator's name and attributes in words such as `kernel_size=[3,2]`, named as in
+/// chain files.
 ///
 /// # Errors
-/// Attributes that the operator lacks, or does not take so.
+/// Attributes that the operator lacks, and values that it does not accept.
 pub fn layer_of(operator: &str, attributes: &str) -> serde_json::Result<Layer> {
     layer(operator, attributes_of(attributes))
 }

@@ -1,22 +1,23 @@
-//! The judge of kernels and backends: what operators are defined to compute, and how far off a computation
-//! may be.
+//! The reference for kernels and backends: the defined results of operators, with tolerances for other
+//! computations of them.
 //!
-//! A [`Case`] is a chain of layers, its parameters and an input; the case of a single operator is a chain of
-//! one layer. Its [`reference`](Case::reference) is float64 in loops that can be read against the operators'
-//! definitions. Its [`expected`](Case::expected) outputs have a tolerance for every single element, see
-//! [`Bounded`], and comparing with it says where a result is off and by how much.
+//! A [`Case`] is a graph of layers with its parameters and inputs; the case of a single operator is a chain
+//! of one layer. Its [`reference`](Case::reference) is computed in float64, by loops that follow the
+//! operators' definitions. Its [`expected`](Case::expected) outputs have a tolerance for every element, see
+//! [`Bounded`]. A comparison with them reports the worst element and its error.
 //!
-//! What is known of an operator stands in one file of [`operators`]: its reference, how errors pass through
-//! it, what it costs, its cases, and how its golden files are read. The cases of whole chains are in
-//! `chains`. Nothing else knows one operator or chain from another.
+//! One file of [`operators`] has everything about an operator: its reference, its error propagation, its
+//! cost, its cases, and the reader of its golden files. The cases of whole chains are in `chains`. All other
+//! modules are independent of single operators and chains.
 //!
-//! From the bottom up: `data`, `precision` and `layers`; `case`, `bounded` and `expected`; `golden_file`,
-//! what can be read of such a file without knowing operators; `cases`, what tables have of an operator or a
-//! chain; `operators`; `chains`; `tables`; `judgement`, what a case should give; [`golden`], which finds the
-//! operator of a file in the tables.
+//! The modules, from the bottom up: `data`, `precision` and `layers`; `case`, `bounded` and `expected`;
+//! `golden_file`, the operator-independent part of golden files; `cases`, the table entry of an operator or
+//! chain; `operators`; `chains`; `tables`; `judgement`, the expected outputs of a case; [`golden`], which
+//! finds a file's operator in the tables.
 //!
-//! Nothing here is fast on purpose, yet a chain at full size takes seconds: the innermost loops run over
-//! consecutive elements, samples are spread over the cores, and no tensor between two layers is ever whole.
+//! The code is simple rather than fast, yet a chain at full size takes seconds: the innermost loops run over
+//! consecutive elements, samples are distributed over the cores, and no intermediate tensor exists as a
+//! whole.
 //!
 //! ```
 //! use op_spec::graph::Layer;

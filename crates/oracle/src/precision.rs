@@ -1,42 +1,41 @@
-/// The arithmetic that a tolerance allows for.
+/// The arithmetic of a computation, which determines its tolerance.
 ///
 /// Units are unit roundoffs: half the distance from 1 to the next larger number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Precision {
-    /// Unit roundoff of a convolution's products and sums.
+    /// Unit roundoff of products and sums in a convolution.
     pub products: f64,
-    /// What an instruction of tensor cores cuts off when it adds 16 products to a sum, in parts of the
-    /// largest of them; 0 where each product is added with one rounding.
+    /// The truncation error of a tensor-core instruction that adds 16 products to a sum, relative to the
+    /// largest of them; 0 if each product is added with one rounding.
     pub cut: f64,
-    /// Such instructions for each 16 products: one for each product of parts of the factors that is added to
-    /// one sum at full size.
+    /// The number of instructions for each 16 products: one for each product of split operands that is added
+    /// to the same sum at full magnitude.
     pub instructions: usize,
-    /// The relative error of a product because its factors are rounded.
+    /// The relative error of a product due to rounded factors.
     pub factors: f64,
     /// The error of an input in a sample so small that kernels scale it by their largest power of two: half
-    /// of the smallest number of the operands' format, divided by that power.
+    /// of the smallest number of the operand format, divided by that power.
     pub factors_underflow: f64,
     /// The error of a factor relative to the largest magnitude of its sample or filter: half of the smallest
-    /// number of the operands' format, relative to the value that the largest magnitude is scaled to at
-    /// least.
+    /// number of the operand format, relative to the least value that the largest magnitude is scaled to.
     pub factors_of_largest: f64,
     /// Unit roundoff of all other arithmetic.
     pub arithmetic: f64,
-    /// Unit roundoff of the format that tensors are stored in, 0 if it is the arithmetic's own.
+    /// Unit roundoff of the storage format of tensors; 0 if it is the arithmetic's own format.
     pub storage: f64,
-    /// Half the smallest positive number of that format, the error of rounding to nothing.
+    /// Half of the storage format's smallest positive number: the error of rounding to 0.
     pub underflow: f64,
-    /// The largest finite number of that format; beyond, infinity is the right answer.
+    /// The largest finite number of the storage format. Infinity is correct beyond it.
     pub largest: f64,
-    /// Whether a scale is folded into the weight and bias of the group norm before it, which are then stored
-    /// in that format.
+    /// Whether a scale is folded into the weight and bias of the preceding group norm, which are then stored
+    /// in the storage format.
     pub folds_scale: bool,
 }
 
 const F32_UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 const TF32_UNIT: f64 = 1.0 / (1u64 << 11) as f64;
-/// What of 17 addends, each cut off two bits below the last of the largest, and of their sum is left out at
-/// the most: see `cuda_std::mma`.
+/// The largest truncation error of 17 addends, each truncated two bits below the last bit of the largest,
+/// and of their sum: see `cuda_std::mma`.
 const CUT: f64 = 5.25 / (1u64 << 23) as f64;
 /// `2^-125`.
 const LEAST_FACTOR: f64 = 2.0 * f32::MIN_POSITIVE as f64;
@@ -48,11 +47,11 @@ impl Precision {
         cut: 0.0,
         instructions: 1,
         factors: 0.0,
-        // f16's least number is 2^-24, and the kernel of one launch for images multiplies by 2^100 at the
-        // most.
+        // The smallest f16 number is 2^-24, and the single-launch kernel for images multiplies by at most
+        // 2^100.
         factors_underflow: LEAST_FACTOR,
-        // Half of f16's least number is 2^-25, and samples are scaled so that their largest is 2^8 at the
-        // least, filters 2^10.
+        // Half of the smallest f16 number is 2^-25. Samples are scaled to a largest magnitude of at least
+        // 2^8, filters to 2^10.
         factors_of_largest: 1.0 / (1u64 << 33) as f64,
         arithmetic: F32_UNIT,
         storage: 0.0,
@@ -62,9 +61,9 @@ impl Precision {
         folds_scale: false,
     };
 
-    /// f32 with convolutions on tensor cores of factors that are sums of two f16: each lacks up to `2^-22` of
-    /// itself, and the product of the second parts, as much, is left out. All three products that are there
-    /// are added to one sum.
+    /// f32 with convolutions on tensor cores by the f16x2 split. Each factor loses up to `2^-22` of itself,
+    /// and the omitted product of the low parts is as large. The other three products are added to the same
+    /// sum.
     pub const F16X2: Self = Self {
         cut: CUT,
         instructions: 3,
@@ -72,25 +71,24 @@ impl Precision {
         ..Self::F32
     };
 
-    /// f32 with convolutions on tensor cores of factors that are sums of three bf16: products of less than
-    /// `2^-23` of that of the factors are left out, and what is added before the products of the first parts
-    /// is 100 times smaller.
+    /// f32 with convolutions on tensor cores by the bf16x3 split. Products below `2^-23` of the full product
+    /// are omitted. The sum before the products of the high parts is 100 times smaller.
     pub const BF16X3: Self = Self {
         cut: CUT,
         factors: 1.0 / (1u64 << 23) as f64,
         ..Self::F32
     };
 
-    /// f32 with convolutions of factors rounded to 11 bits (tf32, or f16 at one scale for each sample and
-    /// each filter), by tensor cores or not.
+    /// f32 with convolutions whose factors are rounded to 11 bits: tf32, or f16 with a scale for each sample
+    /// and filter. The products may be computed with or without tensor cores.
     pub const TF32: Self = Self {
         cut: CUT,
         factors: 2.0 * TF32_UNIT,
         ..Self::F32
     };
 
-    /// f32 arithmetic on tensors stored in half precision, convolutions by tensor cores or not: beside what
-    /// is stored, there is little between the two.
+    /// f32 arithmetic on tensors stored in f16. Convolutions may run with or without tensor cores: next to
+    /// the error of storage, the difference is small.
     pub const F16: Self = Self {
         cut: CUT,
         factors_underflow: 0.0,
@@ -101,7 +99,7 @@ impl Precision {
         ..Self::F32
     };
 
-    /// The same on tensors stored in bfloat16.
+    /// The same arithmetic on tensors stored in bf16.
     pub const BF16: Self = Self {
         cut: CUT,
         factors_underflow: 0.0,
@@ -110,7 +108,7 @@ impl Precision {
         ..Self::F32
     };
 
-    /// float64 on both sides: the reference against PyTorch, each with errors of its own.
+    /// float64 on both sides: compares the reference with PyTorch, each with its own errors.
     pub const F64: Self = Self {
         products: f64::EPSILON,
         cut: 0.0,
@@ -125,7 +123,7 @@ impl Precision {
         folds_scale: false,
     };
 
-    /// The same arithmetic on values that stay in registers, in f32.
+    /// The same arithmetic on values that stay in f32 registers.
     #[must_use]
     pub const fn unstored(self) -> Self {
         Self {
@@ -136,9 +134,9 @@ impl Precision {
         }
     }
 
-    /// The same arithmetic where a scale is folded into the group norm before it. That changes only what is
-    /// stored in another format than the arithmetic's: in its own, folding is one of the roundings that a
-    /// norm has anyway.
+    /// The same arithmetic with a scale folded into the preceding group norm. This changes only tensors
+    /// whose storage format differs from the arithmetic's. Otherwise folding is one of the norm's usual
+    /// roundings.
     #[must_use]
     pub fn folding_scale(self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What holds for the cases of all operators, and laws of the operators on random values.
+//! Tests of the cases of all operators, and properties of the operators on random values.
 
 use std::collections::HashSet;
 
@@ -53,7 +53,7 @@ fn the_case_of_an_operator_ends_with_its_layer() {
         for case in (cases.ragged)() {
             let last = case.graph.layers().len() - 1;
             assert!(case.graph.operators().ends_with(cases.kind));
-            // Only what joins several values has layers in front that make them.
+            // Only layers with several operands have preceding layers, which compute these operands.
             let joins = case.graph.operands(last).len() > 1;
             assert!(last == 0 || joins, "{}", case.name);
         }
@@ -69,7 +69,7 @@ fn cases_cost_something_unless_they_are_empty() {
     }
 }
 
-/// What an emulator of a development build does in a few seconds.
+/// The cost that the emulator computes in a few seconds in a development build.
 const AFFORDABLE: u64 = 600_000;
 
 #[test]
@@ -143,7 +143,7 @@ proptest! {
         let problem = InstanceNormSpec::default().problem(x.shape(), Some(&[c]), Some(&[c])).unwrap();
         let y = problem.reference(&x, &[&weight, &bias]);
         for (channel, bias) in y.axis_iter(Axis(1)).zip(bias) {
-            // The mean of equal numbers may round; its error meets 1 / sqrt(eps).
+            // The mean of equal numbers may be rounded, and its error is divided by sqrt(eps).
             prop_assert!(channel.iter().all(|v| (v - bias).abs() < 1e-9));
         }
     }
@@ -238,7 +238,7 @@ proptest! {
 fn the_memory_of_a_case_is_known_before_it_is_made() {
     let chain = || Chain::new(2, [Layer::max_pool2d(2)]).unwrap();
     let bytes = |input: &[usize]| Case::bytes_on_threads(&chain(), input, 2);
-    // 64 elements in, of which 32 in f32 a sample, and 16 out.
+    // 64 input elements, of which each sample has 32 in f32, and 16 output elements.
     assert_eq!(
         bytes(&[2, 2, 4, 4]).unwrap(),
         Some(4 * 2 * 64 + 8 * (4 * 16 + 2 * 4 * 40))

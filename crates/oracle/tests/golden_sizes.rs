@@ -1,11 +1,11 @@
-//! Golden files whose shapes no memory holds are flawed; they end nothing.
+//! Golden files with shapes too large for any memory are refused, without a crash.
 
 use std::path::PathBuf;
 
 use oracle::golden;
 use serde_json::json;
 
-/// A file of `relu` with these tensors, as header entries without data, and this description.
+/// A golden file of `relu` with these header entries for tensors, without data, and this description.
 fn file(name: &str, tensors: serde_json::Value, case: serde_json::Value) -> PathBuf {
     let mut header = tensors;
     header["__metadata__"] = json!({"case": case.to_string()});

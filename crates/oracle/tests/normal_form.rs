@@ -1,4 +1,4 @@
-//! The normal form of a chain computes what its layers compute, on random chains with at most one
+//! The normal form of a chain gives the same results as its layers. The random chains have at most one
 //! convolution, one norm and one maximum.
 
 use ndarray::{ArrayD, ArrayViewD, Axis};
@@ -15,7 +15,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// A normal form, and the parameters that its layers have.
+/// Evaluates the normal form of a case.
 struct Evaluation<'a> {
     case: &'a Case,
     problem: GraphProblem,
@@ -41,7 +41,7 @@ impl<'a> Evaluation<'a> {
         slots.map(|&slot| &self.parameters[slot]).collect()
     }
 
-    /// The further input that a layer takes.
+    /// The further input of a layer.
     fn input_of(&self, layer: usize) -> ArrayD<f64> {
         let [_, Operand::Input(input)] = *self.case.graph.operands(layer) else {
             panic!("no layer that takes a further input");
@@ -49,7 +49,7 @@ impl<'a> Evaluation<'a> {
         self.case.inputs[input - 1].mapv(f64::from)
     }
 
-    /// The factor of channel `c` of a layer.
+    /// The factor of a scale layer for channel `c`.
     fn factor(&self, layer: usize, c: usize) -> f64 {
         *self.parameters_of(layer)[0].iter().nth(c).unwrap()
     }
@@ -73,7 +73,7 @@ impl<'a> Evaluation<'a> {
         y
     }
 
-    /// Images are one voxel deep.
+    /// Computes the convolution. Images are one voxel deep.
     fn convolved(&self, x: ArrayD<f64>) -> ArrayD<f64> {
         let form = &self.form;
         let (layer, conv): (usize, &dyn Operator) = match (&form.convolution, &form.transposed) {
@@ -93,8 +93,8 @@ impl<'a> Evaluation<'a> {
         y.remove_axis(depth)
     }
 
-    /// `y = a * y + b` for each sample and channel, from the moments of what was convolved: the product with
-    /// the factors before the norm is never made.
+    /// Applies `y = a * y + b` for each sample and channel, with the moments of the convolution's output.
+    /// The product with the factors before the norm is never computed.
     fn normalise(&self, y: &mut ArrayD<f64>, layer: usize, norm: &GroupNormProblem) {
         let affine = self.parameters_of(layer);
         let before = |c: usize| -> f64 {
@@ -125,13 +125,14 @@ impl<'a> Evaluation<'a> {
                 let bias = bias.map_or(0.0, |bias| bias[c]) * behind(c);
                 let factor = before(c);
                 let (gain, shift) = if per_group == 1 {
-                    // A sign and another eps, which is infinite for a factor of 0.
+                    // Only the sign of the factor remains, and eps is divided by its square: infinite for a
+                    // factor of 0.
                     let (mean, variance) = moments[c];
                     let sign = if factor == 0.0 { 0.0 } else { factor.signum() };
                     let gain = sign / (variance + norm.eps / factor.powi(2)).sqrt();
                     (gain, -mean * gain)
                 } else {
-                    // Factors weight the channels' moments.
+                    // The factors weight the channels' moments.
                     let group = c / per_group * per_group..(c / per_group + 1) * per_group;
                     let scaled = || {
                         let moments = group.clone().map(|c| (before(c), moments[c]));
@@ -188,12 +189,13 @@ impl<'a> Evaluation<'a> {
 
 const GROUPS: usize = 2;
 
-/// Axes that are reduced.
+/// Axes of a reduction.
 const DIMS: [&[isize]; 6] = [&[1], &[2, 3], &[-1], &[1, -2], &[1, -1], &[2]];
 
 prop_compose! {
-    /// A chain and its input's shape, by how often each part of a normal form stands in it: `norm` is none, a
-    /// group norm, an instance norm or a layer norm, `reduction` none, a pool, one over axes or a softmax.
+    /// A chain and its input's shape, from the number of each part of a normal form. `norm` is none, a group
+    /// norm, an instance norm or a layer norm; `reduction` is none, a pool, a reduction over axes or a
+    /// softmax.
     fn chains()(
         [volumes, convolution, bias, affine] in [ANY; 4],
         [before, behind] in [0..3_usize, 0..3],
@@ -203,13 +205,13 @@ prop_compose! {
         dim in 0..DIMS.len(),
         per_group in 1..4_usize,
         n in 1..3_usize,
-        // Behind a maximum a clamp may be a relu.
+        // After a maximum, a clamp may be a ReLU.
         [early, late] in [[ANY; 3], [ANY; 3]],
         batch_norms in [ANY; 2],
         arithmetic in option::of(prop_oneof![Just("add"), Just("sub"), Just("mul")]),
-        // A slope for each channel before the reduction, and one for all after it.
+        // A slope for each channel before the reduction, and a shared slope after it.
         prelus in [ANY; 2],
-        // Products with functions of the factor, in the list and behind the reduction.
+        // Products with functions of the factor, before and after the reduction.
         gates in [ANY; 2],
     ) -> (Chain, Vec<usize>) {
         let channels = GROUPS * per_group;
@@ -221,9 +223,9 @@ prop_compose! {
         } else if convolution {
             layers.push(Layer::from(conv(channels, [2, 3], bias)));
         }
-        // Two layers of one name share their factor.
+        // Two layers of the same name share their factor.
         layers.extend((0..before).map(|_| Layer::scale("shared").into()));
-        // Paddings of convolutions by filters of these extents.
+        // The growth of the extents by convolutions with these filters and paddings.
         let grown: &[usize] = match (convolution, volumes) {
             (false, _) => &[0; 3],
             (true, true) => &[1, 2, 1],
@@ -262,7 +264,7 @@ prop_compose! {
         gate(&mut layers, gates[0].then_some("early_gate"));
         let [clamp, factor, residual] = early;
         layers.extend(clamp.then(|| Layer::clamp(-0.8, 0.7)));
-        // Twice the same one, with a factor in between.
+        // The same input twice, with a factor in between.
         layers.extend(residual.then(|| Layer::add("early")));
         layers.extend(factor.then(|| Layer::scale("late").into()));
         layers.extend((residual && factor).then(|| Layer::add("early")));
@@ -275,7 +277,7 @@ prop_compose! {
             3 => layers.push(Layer::softmax(&[1])),
             _ => {}
         }
-        // Axes counted from the end are known where the rank is.
+        // Axes counted from the end are resolved only if the rank is known.
         let is_known = convolution || DIMS[dim].iter().all(|&dim| dim > 0);
         let has_channels = reduction != 2 || is_known && (keepdim || DIMS[dim][0] != 1);
         layers.extend((batch_norms[1] && has_channels).then(|| Layer::batch_norm("statistics").into()));
@@ -321,7 +323,7 @@ proptest! {
         zeros in vec(prop_oneof![3 => Just(false), 1 => Just(true)], 8),
     ) {
         let mut case = Case::of_graph(&format!("random/{name}"), chain, &input);
-        // Of the factors, which have both signs, some are nothing.
+        // Some of the factors, which have both signs, are 0.
         for (values, parameter) in case.parameters.iter_mut().zip(case.graph.parameters()) {
             if !parameter.name.contains('.') {
                 for (value, &zero) in values.iter_mut().zip(zeros.iter().cycle()) {

@@ -1,1 +1,1 @@
-//! Do the checks check? See `tests/caught.rs`.
+//! Tests that the kernels' checks detect planted bugs. See `tests/caught.rs`.

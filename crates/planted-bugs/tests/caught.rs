@@ -1,7 +1,6 @@
-//! Do the checks check? The kernels are copied with all the mistakes of `bugs.rs` beside what is right, and
-//! the checks of `kernels-gpu` are run on the copy with one mistake at a time: each is noticed, by a detector
-//! of the emulator or by a wrong result. With none, the same checks find nothing. `build.rs` makes the copy
-//! out of the kernels' source, so that it never falls behind.
+//! Tests that the kernels' checks detect planted bugs. `build.rs` copies the kernels' current source with
+//! all bugs of `bugs.rs`. The checks of `kernels-gpu` run on the copy with one bug at a time: a detector of
+//! the emulator or a wrong result must reveal each. Without a bug, the same checks must find nothing.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -20,7 +19,7 @@ type Check = fn(&Run) -> Outcome;
 
 macro_rules! bugs {
     ($bugs:ident: $($file:literal: $($name:ident, $check:expr, $right:literal => $wrong:literal;)*)*) => {
-        /// Of each bug the name, what notices it, and what that is called.
+        /// For each bug its name, the check that detects it, and the check's name.
         const $bugs: &[(&str, Check, &str)] =
             &[$($((stringify!($name), $check, stringify!($check)),)*)*];
     };
@@ -36,19 +35,19 @@ include!("../written_bugs.rs");
 include!("../hardware_bugs.rs");
 include!("../gemm_bugs.rs");
 
-/// No bug's number.
+/// The number that means no bug.
 const NONE: u32 = u32::MAX;
 
 thread_local! {
     static PLANTED: Cell<u32> = const { Cell::new(NONE) };
 }
 
-/// Whether kernels are to do what the bug of this number does. The copy asks this.
+/// Whether the bug of this number is active. The copied kernels call this.
 fn planted(bug: u32) -> bool {
     PLANTED.get() == bug
 }
 
-/// Plants a bug in all kernels that this device runs from now on: it runs them on a thread of its own.
+/// Activates a bug in all later kernels of this device, which runs them on its own thread.
 ///
 /// # Safety
 /// None is needed.
@@ -57,7 +56,7 @@ unsafe fn plant(bug: u32) {
     PLANTED.set(bug);
 }
 
-/// What `check` comes to with a bug.
+/// The outcome of `check` with an active bug.
 fn outcome(check: Check, bug: u32, seed: Option<u64>) -> Outcome {
     let run = Run::new(seed);
     let one = LaunchShape {
@@ -101,7 +100,7 @@ fn main() {
         }));
         checks.insert(called, check);
     }
-    // Continuous integration has run the same checks on the kernels themselves, in the same order.
+    // Continuous integration has already run these checks on the original kernels, in the same order.
     let is_done = std::env::var("CONVFUSE_TEST_ORDER").is_ok_and(|order| order == "rest");
     for (called, check) in checks.into_iter().filter(|_| !is_done) {
         let name = format!("finds_nothing_without::{}", called.replace(' ', ""));

@@ -1,5 +1,6 @@
-//! convfuse on memory of another library: cudarc allocates input and output and owns the stream; convfuse
-//! reads and writes there, in that stream's order. Nothing is copied, and nobody waits before the end.
+//! convfuse on memory of another library: cudarc allocates input and output and owns the stream. convfuse
+//! reads and writes that memory in the stream's order. Nothing is copied, and the host waits only at the
+//! end.
 //!
 //! ```text
 //! cd examples/cudarc && cargo run --release
@@ -16,7 +17,7 @@ const INPUT: [usize; 4] = [16, 8, 128, 128];
 const RUNS: usize = 3;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // cudarc panics where it finds no driver, so convfuse looks first.
+    // cudarc panics without a driver, so convfuse checks first.
     let device = match Device::gpu(0) {
         Ok(device) => device,
         Err(error) => {
@@ -44,10 +45,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..RUNS {
             plan.execute(&x, &mut y)?;
         }
-        // The tensors go, and with them their handles of the buffers: cudarc has these alone again.
+        // The tensors and their buffer handles are dropped here, so cudarc is the only owner again.
     }
 
-    // In the order of the one stream, cudarc reads what convfuse wrote.
+    // cudarc reads the output of convfuse in the order of the same stream.
     let output = Arc::try_unwrap(output).map_err(|_| "a tensor still holds the output")?;
     let y = theirs.clone_dtoh(&output)?;
     let wanted = model.forward_array(&x)?;
@@ -61,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A tensor over a buffer of cudarc's, which it keeps alive.
+/// A tensor over a buffer of cudarc, which it keeps alive.
 fn borrowed(
     stream: &Stream,
     theirs: &Arc<CudaStream>,

@@ -1,4 +1,4 @@
-//! One call of the operator, and its tensors as the library's.
+//! A call of the operator, with conversions of its tensors to the library's.
 
 use std::ffi::c_void;
 
@@ -14,20 +14,20 @@ pub(crate) struct Call<'a> {
     pub(crate) torch: &'static Torch,
     /// The first input, and the further ones in the chain's order.
     pub(crate) inputs: &'a [TorchTensor],
-    /// In the order of the chain's table.
+    /// The parameters in the order of the chain's table.
     pub(crate) parameters: &'a [TorchTensor],
     pub(crate) chain: &'a str,
     pub(crate) is_fast: bool,
     pub(crate) is_batch_invariant: bool,
-    /// Whether the output is channels-last where the first input is not.
+    /// Whether the output is channels-last even if the first input is not.
     pub(crate) is_channels_last: bool,
-    /// Whether running statistics may be written to.
+    /// Whether the call may write to running statistics.
     pub(crate) is_renewing: bool,
 }
 
 impl Call<'_> {
-    /// Device and element type of the inputs. Refuses inputs that differ in them, and parameters on another
-    /// device.
+    /// Returns the device and element type of the inputs. Refuses inputs with different ones, and parameters
+    /// on another device.
     pub(super) fn kind(&self) -> Result<(Place, DType), String> {
         let [x, further @ ..] = self.inputs else {
             return Err("convfuse: there are no inputs, must be at least one".into());
@@ -53,8 +53,8 @@ impl Call<'_> {
         Ok((place, dtype))
     }
 
-    /// The layout of the output: channels-last if that is asked for or the first input is, by its strides
-    /// alone, as the operator's fake implementation has it.
+    /// Returns the layout of the output: channels-last if requested or if the first input is, as in the
+    /// operator's fake implementation. Only strides decide.
     pub(super) fn layout(&self) -> Result<Layout, String> {
         let (shape, strides) = self.inputs[0].layout()?;
         let mut step = 1;
@@ -71,7 +71,7 @@ impl Call<'_> {
         }
     }
 
-    /// The inputs over their memory.
+    /// Wraps the memory of the inputs.
     ///
     /// # Safety
     /// As for [`over`].
@@ -88,7 +88,7 @@ impl Call<'_> {
         each.collect()
     }
 
-    /// The parameters over their memory, in the shapes of the chain's table and as they are stored.
+    /// Wraps the memory of the parameters, with the shapes of the chain's table and their stored types.
     ///
     /// # Safety
     /// As for [`over`].
@@ -115,7 +115,8 @@ impl Call<'_> {
                 let (stored, (shape, strides)) = (tensor.dtype(name)?, tensor.layout()?);
                 let expected = parameter.shape.iter().map(|&extent| extent as i64);
                 let expected: Vec<i64> = expected.collect();
-                // A factor of another shape, such as (c) or (1, c, 1, 1), has the same elements in order.
+                // A factor of another shape, such as (c) or (1, c, 1, 1), has the same elements in the same
+                // order.
                 if squeezed(&expected) != squeezed(shape) {
                     return Err(format!(
                         "convfuse: {name}: shape is {shape:?}, expected {expected:?}"
@@ -132,13 +133,13 @@ impl Call<'_> {
     }
 }
 
-/// The extents that are not 1.
+/// Returns the extents other than 1.
 fn squeezed(shape: &[i64]) -> Vec<i64> {
     let extents = shape.iter().copied();
     extents.filter(|&extent| extent != 1).collect()
 }
 
-/// The strides under a shape that differs by extents of 1 alone.
+/// Returns strides for a shape that differs only by extents of 1.
 fn restrided(expected: &[i64], shape: &[i64], strides: &[i64]) -> Vec<i64> {
     let mut known = shape
         .iter()
@@ -151,10 +152,10 @@ fn restrided(expected: &[i64], shape: &[i64], strides: &[i64]) -> Vec<i64> {
     expected.iter().map(of).collect()
 }
 
-/// A tensor over the memory of one of PyTorch's.
+/// Wraps the memory of a PyTorch tensor.
 ///
 /// # Safety
-/// As for `Tensor::from_raw_parts`; the memory stays until nothing uses what is returned.
+/// As for `Tensor::from_raw_parts`; the memory must outlive all uses of the result.
 pub(super) unsafe fn over(
     stream: &Stream,
     data: *mut c_void,
@@ -170,7 +171,7 @@ pub(super) unsafe fn over(
     tensor.map_err(said)
 }
 
-/// The inputs of a chain whose further ones have these names: the first one, and those.
+/// Combines the first tensor and the further ones, which have these names, to the inputs of a chain.
 pub(super) fn inputs<'a>(
     names: &[String],
     tensors: &'a [Tensor],
@@ -189,7 +190,7 @@ pub(super) fn inputs<'a>(
     )
 }
 
-/// What the library says, in words that name it.
+/// Formats an error of the library.
 pub(super) fn said(error: convfuse::Error) -> String {
     match error {
         convfuse::Error::InCapture { .. } => format!(

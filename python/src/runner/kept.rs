@@ -1,17 +1,17 @@
-//! What is kept between calls, by the text of a chain and numbers.
+//! A cache of values between calls, by a chain's text and numbers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Values that are kept, those used last.
+/// The most values kept. The least recently used one is evicted.
 const MOST: usize = 256;
 
-/// Values by what they were made for.
+/// A cache of values by chain and key.
 pub(super) struct Kept<T> {
     entries: RwLock<HashMap<u64, Entry<T>, BuildHasherDefault<Hashed>>>,
-    /// Counts uses.
+    /// The number of uses so far.
     clock: AtomicU64,
 }
 
@@ -19,7 +19,7 @@ struct Entry<T> {
     text: Box<str>,
     key: Box<[i64]>,
     value: Arc<T>,
-    /// The last use, by the clock.
+    /// The clock value of the last use.
     used: AtomicU64,
 }
 
@@ -31,7 +31,8 @@ impl<T> Kept<T> {
         }
     }
 
-    /// The value for this chain and key, from `make` if it is not kept. Nothing is locked while `make` runs.
+    /// Returns the value for this chain and key, or calls `make` if it is not cached. No lock is held during
+    /// `make`.
     pub(super) fn get(
         &self,
         text: &str,
@@ -65,7 +66,7 @@ impl<T> Kept<T> {
                 entries.remove(&oldest);
             }
         }
-        // One with the same hash goes.
+        // Replaces an entry with the same hash.
         entries.insert(hash, entry);
         Ok(value)
     }
@@ -85,8 +86,8 @@ impl<T> Kept<T> {
     }
 }
 
-/// A hash of a chain and a key, in a few cycles for each eight bytes. Both are the caller's own, so nobody
-/// gains by collisions, which cost a plan that is made anew.
+/// Hashes a chain and a key in a few cycles per eight bytes. Both come from the caller itself, so collisions
+/// need no protection; they only cost another plan.
 fn hash(text: &str, key: &[i64]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(FACTOR).rotate_left(29);
@@ -102,7 +103,7 @@ fn hash(text: &str, key: &[i64]) -> u64 {
     hash ^ hash >> 32
 }
 
-/// The hasher of what is a hash already.
+/// The hasher for keys that are already hashes.
 #[derive(Default)]
 struct Hashed(u64);
 
@@ -131,7 +132,7 @@ mod tests {
         let kept = Kept::new();
         let mut made = Vec::new();
         let most = MOST as i64;
-        // The first is used again, so the second goes for the one that is too many.
+        // The first entry is used again, so the second one is evicted.
         for key in (0..most).chain([0, most, 0, 1]) {
             let value = kept.get("chain", &[key], || {
                 made.push(key);

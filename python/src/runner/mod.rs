@@ -1,12 +1,12 @@
-//! Runs of chains on tensors of PyTorch.
+//! Runs of chains on PyTorch tensors.
 //!
-//! Each run is given inputs and parameters. Nothing of either is kept: what kernels take in another layout,
-//! such as filters as tensor core operands, is made by launches of the run itself, in its workspace. So a run
-//! computes with what its tensors hold at that time, in the order of PyTorch's current stream, whoever wrote
-//! to them, and a captured CUDA graph reads parameters where it was captured with them.
+//! Each run takes inputs and parameters, and keeps neither. If kernels need another layout, such as filters
+//! as tensor-core operands, launches of the run itself create it in the workspace. A run therefore uses the
+//! current contents of its tensors, in the order of PyTorch's current stream, regardless of who wrote them.
+//! A captured CUDA graph reads the parameters at the addresses of the capture.
 //!
-//! A *plan* is kept for each chain and layout of tensors: the launches, chosen and loaded. A run takes output
-//! and workspace from PyTorch's allocator. Making a plan is refused in the capture of a graph.
+//! A *plan* is cached for each chain and layout of tensors: the selected and loaded launches. A run takes
+//! output and workspace from PyTorch's allocator. During the capture of a graph, creating a plan is refused.
 
 mod call;
 mod kept;
@@ -19,28 +19,28 @@ use crate::torch::tensor::TorchTensor;
 pub(crate) use call::Call;
 pub(crate) use streams::must_not_be_forked;
 
-/// The output of a call.
+/// Computes the output of a call.
 ///
 /// # Errors
-/// In words, what is wrong with it.
+/// A message about the cause.
 pub(crate) fn run(call: &Call<'_>) -> Result<TorchTensor, String> {
     let (place, dtype) = call.kind()?;
     let run = || plan::run(call, place, dtype);
     call.torch.profiled(|| name(call.chain), run)
 }
 
-/// What a run is called in profiles: the layers of its chain.
+/// Returns the name of a run in profiles: the layers of its chain.
 fn name(text: &str) -> String {
     let layers = chain(text).map(|chain| chain.operators());
     layers.map_or_else(|words| words, |layers| format!("convfuse: {layers}"))
 }
 
-/// How many plans are kept.
+/// Returns the number of cached plans.
 pub(crate) fn kept() -> usize {
     plan::PLANS.len()
 }
 
-/// Drops the plans that are kept. They are made again when they are needed.
+/// Drops the cached plans. They are created again on demand.
 pub(crate) fn clear() {
     plan::PLANS.clear();
 }

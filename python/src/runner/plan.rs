@@ -1,4 +1,4 @@
-//! Plans, and runs of them.
+//! Plans and their execution.
 
 use std::cell::Cell;
 
@@ -13,21 +13,21 @@ use crate::chains::{chain, options};
 use crate::torch::memory::Workspace;
 use crate::torch::tensor::{Place, TorchTensor};
 
-/// What kernels read at once, and so whether an address is a multiple of it matters.
+/// Bytes of the widest access of kernels, so addresses are distinguished by this alignment.
 const ALIGNMENT: usize = 16;
 
-/// The launches for tensors that lie in memory in one way.
+/// The launches for tensors of a certain layout.
 pub(super) struct Plan {
     launches: Launches,
     output_shape: Box<[i64]>,
     workspace_bytes: i64,
 }
 
-/// By chain, device, math mode, batch invariance, and element type, shape, strides and alignment of each
-/// tensor.
+/// The key consists of chain, device, math mode, batch invariance, and the element type, shape, strides and
+/// alignment of each tensor.
 pub(super) static PLANS: Kept<Plan> = Kept::new();
 
-/// The key of a call among those with the same chain, and the addresses of its tensors, the inputs first.
+/// The key of a call within its chain, and the addresses of its tensors, inputs first.
 #[derive(Default)]
 struct Given {
     key: Vec<i64>,
@@ -35,7 +35,7 @@ struct Given {
 }
 
 impl Given {
-    /// Overwrites what is there.
+    /// Replaces the key and the addresses with those of a call.
     fn read(&mut self, call: &Call<'_>, place: Place, is_fast: bool) -> Result<(), String> {
         let Given { key, addresses } = self;
         key.clear();
@@ -61,13 +61,13 @@ impl Given {
 }
 
 fn plan(call: &Call<'_>, dtype: DType, is_fast: bool, stream: &Stream) -> Result<Plan, String> {
-    // Kernels are loaded for it, which would end a capture.
+    // A plan loads kernels, which would invalidate a capture.
     if stream.is_capturing().map_err(said)? {
         let what = "prepare a run";
         return Err(said(convfuse::Error::InCapture { what }));
     }
     let chain = chain(call.chain)?;
-    // SAFETY: nothing but shapes, strides and addresses is looked at.
+    // SAFETY: only shapes, strides and addresses are read.
     let (tensors, parameters) = unsafe {
         let tensors = call.input_tensors(stream, dtype)?;
         (tensors, call.parameter_tensors(&chain, stream)?)
@@ -93,10 +93,10 @@ fn plan(call: &Call<'_>, dtype: DType, is_fast: bool, stream: &Stream) -> Result
     })
 }
 
-/// The output of a call, on a GPU in the order of PyTorch's current stream.
+/// Computes the output of a call, on a GPU in the order of PyTorch's current stream.
 pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTensor, String> {
     thread_local! {
-        /// Memory that calls use again. A call takes it, and nobody misses it after one that failed.
+        /// Reused memory of calls. A call takes it; if the call fails, the next one allocates anew.
         static GIVEN: Cell<Given> = const {
             Cell::new(Given { key: Vec::new(), addresses: Vec::new() })
         };
@@ -105,7 +105,7 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
         true => streams::current(call.torch, place.index)?,
         false => streams::cpu()?,
     };
-    // Other types are multiplied in one way.
+    // Other types have a single math mode.
     let is_fast = call.is_fast && dtype == DType::F32;
     let mut given = GIVEN.take();
     given.read(call, place, is_fast)?;
@@ -114,7 +114,7 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
     if !(plan.launches.renewed().is_empty() || call.is_renewing) {
         return Err("convfuse: run: the chain renews running statistics, as run_ does".into());
     }
-    // What PyTorch says of memory in a forked child is that there is none left.
+    // In a forked child, PyTorch's error message would say that memory is exhausted.
     let words = |words| stream.is_capturing().map_or_else(said, |_| words);
     let number = call.inputs[0].dtype_number()?;
     let layout = plan.launches.output_layout();
@@ -123,15 +123,14 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
     let workspace = Workspace::new(call.torch, plan.workspace_bytes, place).map_err(words)?;
     let address = workspace.address()?;
     let (inputs, parameters) = given.addresses.split_at(call.inputs.len());
-    // Running statistics are renewed in place.
+    // Running statistics are updated in place.
     let renewed = plan.launches.renewed().iter();
     let renewed = renewed.map(|&slot| call.parameters[slot].data_mut());
     let outputs = std::iter::once(output.data_mut()).chain(renewed);
     let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
-    // SAFETY: the key says that inputs and parameters lie as those that the plan was made for; output and
-    // workspace are fresh memory of the stream's, from multiples of 512 bytes on, and running statistics are
-    // dense. PyTorch orders the uses of its memory by its current stream, and what it is given back below it
-    // uses again behind this run.
+    // SAFETY: by the key, inputs and parameters have the plan's layout. Output and workspace are new memory
+    // of this stream, aligned to 512 bytes, and running statistics are dense. PyTorch orders uses of its
+    // memory by its current stream, so memory that is freed below is reused only after this run.
     let launched = unsafe {
         plan.launches
             .run(&stream, inputs, parameters, &outputs, address)

@@ -1,4 +1,4 @@
-//! GPUs and streams of PyTorch, as the library's, and the stream of the CPU.
+//! Conversion of PyTorch's GPUs and streams to the library's, and the stream of the CPU.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -9,18 +9,18 @@ use convfuse::{Device, Stream};
 use super::call::said;
 use crate::torch::shim::{Torch, done};
 
-/// Streams that a thread remembers. PyTorch has 32 of each priority on a device, and its default one.
+/// The number of streams cached per thread. PyTorch has 32 per priority and device, and a default one.
 const REMEMBERED: usize = 72;
 
 thread_local! {
-    /// By ordinal and handle, the last one used first.
+    /// Streams by ordinal and handle, most recently used first.
     static STREAMS: RefCell<Vec<(i32, usize, Stream)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The GPU of this number.
+/// Opens the GPU of this number.
 fn device(index: i32) -> Result<Device, String> {
     static OPEN: Mutex<Vec<(i32, Device)>> = Mutex::new(Vec::new());
-    // A panic under the lock leaves the list whole.
+    // A panic under the lock leaves the list valid.
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, device)) = open.iter().find(|(known, _)| *known == index) {
         return Ok(device.clone());
@@ -30,7 +30,7 @@ fn device(index: i32) -> Result<Device, String> {
     Ok(device)
 }
 
-/// PyTorch's current stream on a GPU.
+/// Returns PyTorch's current stream on a GPU.
 pub(super) fn current(torch: &'static Torch, index: i32) -> Result<Stream, String> {
     let cuda = torch.cuda.as_ref();
     let cuda = cuda.ok_or("convfuse: this PyTorch was built without CUDA")?;
@@ -47,8 +47,8 @@ pub(super) fn current(torch: &'static Torch, index: i32) -> Result<Stream, Strin
     if let Some(found) = found {
         return Ok(found);
     }
-    // SAFETY: the stream is one of the device, and PyTorch's own are never destroyed. One of others that
-    // PyTorch was handed must outlive the modules that run on it, as README.md says.
+    // SAFETY: the stream belongs to the device, and PyTorch never destroys its own streams. An external
+    // stream must outlive the modules that run on it, as README.md says.
     let stream = unsafe { Stream::from_raw(&device(index)?, raw) }.map_err(said)?;
     STREAMS.with_borrow_mut(|streams| {
         streams.truncate(REMEMBERED - 1);
@@ -57,11 +57,11 @@ pub(super) fn current(torch: &'static Torch, index: i32) -> Result<Stream, Strin
     Ok(stream)
 }
 
-/// Refuses the child of a process that had used the CPU backend: it has a copy of the state of threads that
-/// are not there.
+/// Refuses a forked child of a process that has used the CPU backend: the child has the state of threads
+/// that do not exist.
 ///
 /// # Errors
-/// In words.
+/// The error message.
 pub(crate) fn must_not_be_forked() -> Result<(), String> {
     static FIRST: OnceLock<u32> = OnceLock::new();
     let this = std::process::id();
@@ -73,7 +73,7 @@ pub(crate) fn must_not_be_forked() -> Result<(), String> {
     }
 }
 
-/// The one stream of the CPU.
+/// Returns the single stream of the CPU.
 pub(super) fn cpu() -> Result<Stream, String> {
     static STREAM: LazyLock<Result<Stream, String>> =
         LazyLock::new(|| Device::cpu().stream().map_err(said));

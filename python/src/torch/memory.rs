@@ -8,19 +8,22 @@ use convfuse::spec::Layout;
 use super::shim::{RawAllocator, Torch, done};
 use super::tensor::{Place, TorchTensor};
 
-/// Memory of a GPU for work on its current stream, given back on drop.
+/// GPU memory for work on the device's current stream, freed on drop.
 pub(crate) enum Workspace {
-    /// There is nothing to keep.
+    /// No memory.
     Empty,
-    /// From the allocator itself, at a fraction of what a tensor costs the host.
+    /// Directly from the allocator, which costs the host less than a tensor.
     Raw(&'static RawAllocator, *mut c_void),
-    /// Of a device that is not the current one, or a PyTorch that has no other way.
+    /// A tensor, for a device other than the current one, or for a PyTorch version without the raw
+    /// allocator.
     Tensor(TorchTensor),
 }
 
 impl Workspace {
+    /// Allocates a workspace of this size.
+    ///
     /// # Errors
-    /// In words: there is no memory left.
+    /// A message: memory is exhausted.
     pub(crate) fn new(
         torch: &'static Torch,
         bytes: i64,
@@ -43,10 +46,10 @@ impl Workspace {
         Ok(Workspace::Tensor(bytes))
     }
 
-    /// Its first byte, on a multiple of 512.
+    /// Returns the address of the first byte, aligned to 512 bytes.
     ///
     /// # Errors
-    /// In words.
+    /// The error message.
     pub(crate) fn address(&self) -> Result<*mut c_void, String> {
         match self {
             Workspace::Empty => Ok(ptr::null_mut()),
@@ -57,7 +60,7 @@ impl Workspace {
 }
 
 impl RawAllocator {
-    /// The GPU that it gives memory of.
+    /// Returns the GPU of its memory.
     fn current_device(&self) -> Result<i32, String> {
         let mut index = 0;
         // SAFETY: `index` is a place for one number.
@@ -70,7 +73,7 @@ impl RawAllocator {
 impl Drop for Workspace {
     fn drop(&mut self) {
         if let Workspace::Raw(allocator, data) = self {
-            // SAFETY: it is the allocator's, and ours alone.
+            // SAFETY: the memory is from this allocator, and exclusively ours.
             unsafe { (allocator.delete)(*data) };
         }
     }

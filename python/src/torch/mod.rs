@@ -1,4 +1,4 @@
-//! PyTorch's side: its C interface, tensors by it, and the operator.
+//! The PyTorch side: its C interface, tensors through it, and the operator.
 
 pub(crate) mod memory;
 mod operator;

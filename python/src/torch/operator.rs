@@ -1,4 +1,4 @@
-//! `torch.ops.convfuse.run`: a chain on tensors of PyTorch; and `run_`, which renews running statistics in
+//! `torch.ops.convfuse.run`: runs a chain on PyTorch tensors. `run_` also updates running statistics in
 //! place.
 
 use std::any::Any;
@@ -15,24 +15,25 @@ use super::shim::{Torch, Value, done, raise, torch};
 use super::tensor::TorchTensor;
 use crate::runner::{self, Call};
 
-/// `chain` is one in JSON; `inputs` are the first one and the further ones in the chain's order, `parameters`
-/// are in the order of its table; `fast` multiplies f32 in the tf32-class mode; `batch_invariant` asks for
-/// the same bits of a sample in any batch, `channels_last` for such an output where the first input is none.
+/// `chain` is in JSON. `inputs` are the first input and the further ones in the chain's order; `parameters`
+/// are in the order of its table. `fast` selects the tf32-class math mode for f32. `batch_invariant`
+/// requests the same bits of a sample in any batch, `channels_last` a channels-last output even if the first
+/// input is not.
 const SCHEMA: &CStr =
     c"run(Tensor[] inputs, Tensor[] parameters, str chain, bool fast, bool batch_invariant=False, bool channels_last=False) -> Tensor";
 
-/// The same, which writes to running statistics that the chain renews.
+/// The same operator, which also writes to the running statistics of the chain.
 const RENEWING: &CStr =
     c"run_(Tensor[] inputs, Tensor(a!)[] parameters, str chain, bool fast, bool batch_invariant=False, bool channels_last=False) -> Tensor";
 
-/// A list that was handed over.
+/// A list passed to the call, which owns it.
 struct List<'a> {
     torch: &'a Torch,
     handle: *mut c_void,
 }
 
 impl List<'_> {
-    /// The tensors in it, which are handed over with it.
+    /// Takes the tensors of the list.
     fn tensors(&self, torch: &'static Torch) -> Result<Vec<TorchTensor>, String> {
         let mut length = 0;
         // SAFETY: the handle is alive; `length` is a place for one number.
@@ -43,7 +44,7 @@ impl List<'_> {
             // SAFETY: as above.
             let code = unsafe { (self.torch.shim.list_item)(self.handle, index, &mut value) };
             done(code, "torch_list_get_item")?;
-            // SAFETY: the list has one reference for each tensor, which nobody else gives back.
+            // SAFETY: the list has one reference for each tensor, which only we release.
             Ok(unsafe { TorchTensor::owning(torch, pointer(value).cast()) })
         };
         (0..length).map(item).collect()
@@ -52,12 +53,12 @@ impl List<'_> {
 
 impl Drop for List<'_> {
     fn drop(&mut self) {
-        // SAFETY: the list is ours; it does not give back what is in it.
+        // SAFETY: the list is ours; deleting it does not release its elements.
         unsafe { (self.torch.shim.delete_list)(self.handle) };
     }
 }
 
-/// A string that was handed over.
+/// A string passed to the call, which owns it.
 struct Text<'a> {
     torch: &'a Torch,
     handle: *mut c_void,
@@ -66,8 +67,8 @@ struct Text<'a> {
 impl Text<'_> {
     fn bytes(&self) -> Result<&[u8], String> {
         let (mut length, mut data) = (0, ptr::null());
-        // SAFETY: the handle is alive, each place is for one of what is written, and the string has as many
-        // bytes until it is given back.
+        // SAFETY: the handle is alive, each pointer is to a value of the written type, and the string has
+        // that many bytes until it is deleted.
         unsafe {
             done(
                 (self.torch.shim.string_length)(self.handle, &mut length),
@@ -89,12 +90,12 @@ impl Drop for Text<'_> {
     }
 }
 
-/// The handle in a value.
+/// Returns the handle in a value.
 fn pointer(value: Value) -> *mut c_void {
     ptr::with_exposed_provenance_mut(value as usize)
 }
 
-/// One call: takes over all arguments, gives the output.
+/// Runs one call: takes ownership of all arguments, and returns the output.
 ///
 /// # Safety
 /// The arguments are those of `SCHEMA`.
@@ -121,7 +122,7 @@ unsafe fn call(
         torch,
         handle: pointer(chain),
     };
-    // Whatever fails, what was read of the lists is given back.
+    // If a part fails, the tensors read from the lists are released anyway.
     let (inputs, parameters) = (inputs.tensors(torch), parameters.tensors(torch));
     let (inputs, parameters) = (inputs?, parameters?);
     let text = str::from_utf8(chain.bytes()?).map_err(|_| "convfuse: a chain is no text")?;
@@ -138,26 +139,26 @@ unsafe fn call(
     runner::run(&call).map(TorchTensor::into_value)
 }
 
-/// What PyTorch calls.
+/// The function that PyTorch calls.
 ///
-/// An exception of C++ leaves through this frame, so it has nothing to drop, and what may have is never a
-/// part of it: the unwinder that this library is linked with need not be the one that the exception is thrown
-/// by.
+/// A C++ exception unwinds through this frame, so the frame must not own anything to drop. All owning code
+/// is in other, non-inlined functions: the unwinder linked into this library may differ from the
+/// exception's.
 unsafe extern "C-unwind" fn run<const IS_RENEWING: bool>(
     stack: *mut Value,
     inputs: u64,
     _outputs: u64,
 ) {
-    // SAFETY: the stack has as many values, which PyTorch made by the schema.
+    // SAFETY: the stack has this number of values, which PyTorch made by the schema.
     let message = unsafe { outcome(stack, inputs, IS_RENEWING) };
     if !message.is_null() {
-        // SAFETY: the message is the thread's until its next call.
+        // SAFETY: the message is the thread's, and stays until its next call.
         unsafe { raise(message) };
     }
 }
 
-/// Does the call, and puts the output on the stack. Gives null, or else what went wrong, which stays until
-/// the thread's next call.
+/// Runs the call, and puts the output on the stack. Returns null, or an error message, which stays valid
+/// until the thread's next call.
 ///
 /// # Safety
 /// The stack has `inputs` values that PyTorch made by `SCHEMA`.
@@ -174,7 +175,7 @@ unsafe fn outcome(stack: *mut Value, inputs: u64, is_renewing: bool) -> *const c
     let called = catch_unwind(AssertUnwindSafe(called));
     match called.unwrap_or_else(|panic| Err(panicked(&*panic))) {
         Ok(output) => {
-            // SAFETY: results go where arguments began.
+            // SAFETY: results replace the arguments from the first one on.
             unsafe { *stack = output };
             ptr::null()
         }
@@ -194,8 +195,8 @@ fn panicked(panic: &(dyn Any + Send)) -> String {
     )
 }
 
-/// Registers the operators of `torch.ops.convfuse` with the PyTorch that is loaded. Once for a process; later
-/// calls do nothing.
+/// Registers the operators of `torch.ops.convfuse` with the loaded PyTorch, once per process. Later calls do
+/// nothing.
 #[pyfunction]
 fn register() -> PyResult<()> {
     static REGISTERED: OnceLock<Result<(), String>> = OnceLock::new();
@@ -209,13 +210,13 @@ fn register() -> PyResult<()> {
     registered.clone().map_err(PyImportError::new_err)
 }
 
-/// How many plans are kept.
+/// Returns the number of cached plans.
 #[pyfunction]
 fn kept_plans() -> usize {
     runner::kept()
 }
 
-/// Drops the plans that are kept; they are made again when they are needed.
+/// Drops the cached plans. They are created again on demand.
 #[pyfunction]
 fn clear(py: Python<'_>) {
     py.detach(runner::clear);

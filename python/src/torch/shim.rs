@@ -1,25 +1,25 @@
 //! PyTorch's stable C interface, found in the libraries that the process has loaded.
 //!
 //! The functions are those of `torch/csrc/stable/c/shim.h` and `torch/csrc/inductor/aoti_torch/c/shim.h`,
-//! which PyTorch keeps as they are from release to release. They return 0, or else what went wrong was told
-//! to PyTorch's log.
+//! which PyTorch keeps stable between releases. They return 0 on success; otherwise PyTorch has logged the
+//! error.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-/// A tensor: a reference that its holder gives back.
+/// A tensor: a reference that its owner releases.
 #[repr(C)]
 pub(crate) struct TensorOpaque(*const c_void);
 pub(crate) type TensorHandle = *mut TensorOpaque;
 
-/// What calls of boxed functions are given and give: a number, or a handle.
+/// An argument or result of a boxed function: a number, or a handle.
 pub(crate) type Value = u64;
 
-/// A boxed function: arguments in, results out, on one stack. It may end in an exception of C++.
+/// A boxed function: arguments and results are on the same stack. It may throw a C++ exception.
 pub(crate) type Boxed = unsafe extern "C-unwind" fn(*mut Value, u64, u64);
 
-/// The oldest version whose interface is used, as PyTorch writes versions: 2.10.
+/// The oldest PyTorch version with this interface, in PyTorch's encoding: 2.10.
 const BUILT_FOR: u64 = (2 << 56) | (10 << 48);
 
 macro_rules! functions {
@@ -49,7 +49,7 @@ macro_rules! functions {
 }
 
 functions! {
-    /// What `libtorch_cpu.so` has.
+    /// The functions of `libtorch_cpu.so`.
     Shim {
         library_def_new: c"aoti_torch_library_init_def" as fn(*const c_char, *const c_char, u32, *mut *mut c_void) -> c_int,
         library_impl_new: c"aoti_torch_library_init_impl" as fn(*const c_char, *const c_char, *const c_char, u32, *mut *mut c_void) -> c_int,
@@ -82,8 +82,8 @@ functions! {
 }
 
 functions! {
-    /// What `libtorch_cpu.so` has for profilers. The first is no part of the stable interface: without it no
-    /// region has a name in a profile.
+    /// The profiler functions of `libtorch_cpu.so`. The first is not part of the stable interface. Without
+    /// it, regions have no names in profiles.
     Profiler {
         has_callbacks: c"_ZN2at12hasCallbacksEv" as fn() -> bool,
         start: c"aoti_record_function_start" as fn(*const c_char, *mut c_void, *const *mut c_void, u64, *mut *mut c_void) -> c_int,
@@ -92,14 +92,14 @@ functions! {
 }
 
 functions! {
-    /// What `libtorch_cuda.so` has.
+    /// The functions of `libtorch_cuda.so`.
     CudaStreams {
         current_stream: c"aoti_torch_get_current_cuda_stream" as fn(i32, *mut *mut c_void) -> c_int,
     }
 }
 
 functions! {
-    /// The allocator that tensors on GPUs are from, for the current device and its current stream.
+    /// The allocator of GPU tensors, for the current device and its current stream.
     RawAllocator {
         current_device: c"aoti_torch_get_current_device_index" as fn(*mut i32) -> c_int,
         alloc: c"aoti_torch_cuda_caching_allocator_raw_alloc" as fn(u64, *mut *mut c_void) -> c_int,
@@ -107,13 +107,13 @@ functions! {
     }
 }
 
-/// What `libtorch_cuda.so` has, and may have.
+/// The functions of `libtorch_cuda.so`, some of which are optional.
 pub(crate) struct CudaShim {
     pub(crate) streams: CudaStreams,
     pub(crate) raw: Option<RawAllocator>,
 }
 
-/// Constants that PyTorch gives by functions.
+/// Constants that PyTorch's functions return.
 #[derive(Clone, Copy)]
 pub(crate) struct Names {
     pub(crate) f32: i32,
@@ -124,7 +124,7 @@ pub(crate) struct Names {
     pub(crate) cuda: i32,
 }
 
-/// A library that the process has loaded already.
+/// A library that the process has already loaded.
 struct Library {
     handle: *mut c_void,
     name: &'static CStr,
@@ -155,7 +155,7 @@ impl Library {
     }
 }
 
-/// PyTorch's functions, as soon as they were found.
+/// PyTorch's functions, once they are found.
 pub(crate) struct Torch {
     pub(crate) shim: Shim,
     pub(crate) cuda: Option<CudaShim>,
@@ -165,10 +165,10 @@ pub(crate) struct Torch {
 
 static TORCH: OnceLock<Torch> = OnceLock::new();
 
-/// PyTorch's functions.
+/// Returns PyTorch's functions.
 ///
 /// # Errors
-/// In words: PyTorch is not loaded, or too old.
+/// A message: PyTorch is not loaded, or too old.
 pub(crate) fn torch() -> Result<&'static Torch, String> {
     if let Some(torch) = TORCH.get() {
         return Ok(torch);
@@ -204,7 +204,7 @@ pub(crate) fn torch() -> Result<&'static Torch, String> {
     Ok(TORCH.get_or_init(|| torch))
 }
 
-/// Says which function failed.
+/// Converts a return code to an error that names the function.
 pub(crate) fn done(code: c_int, call: &str) -> Result<(), String> {
     match code {
         0 => Ok(()),
@@ -212,7 +212,7 @@ pub(crate) fn done(code: c_int, call: &str) -> Result<(), String> {
     }
 }
 
-/// What a profile has a name for, until it is dropped.
+/// A named range in a profile, until it is dropped.
 struct Record<'a> {
     profiler: &'a Profiler,
     record: *mut c_void,
@@ -226,7 +226,7 @@ impl Drop for Record<'_> {
 }
 
 impl Torch {
-    /// Has what `work` does bear the name that `name` gives in a profile, if somebody makes one.
+    /// Runs `work` as a named range, if a profiler is active.
     pub(crate) fn profiled<T>(&self, name: impl FnOnce() -> String, work: impl FnOnce() -> T) -> T {
         let profiler = self.profiler.as_ref();
         // SAFETY: it takes nothing.
@@ -243,11 +243,11 @@ impl Torch {
         work()
     }
 
-    /// Declares an operator of `torch.ops.convfuse` and gives it a function for each of these dispatch keys.
-    /// For the life of the process.
+    /// Declares operators of `torch.ops.convfuse`, and registers a function of each for each dispatch key.
+    /// They stay for the life of the process.
     ///
     /// # Errors
-    /// In words, what PyTorch refuses.
+    /// PyTorch's refusal, as a message.
     pub(crate) fn register(
         &self,
         operators: &[(&CStr, &CStr, Boxed)],
@@ -268,8 +268,8 @@ impl Torch {
             }
         }
         for key in keys {
-            // SAFETY: as above; the functions have the signature of boxed ones, and stay, as this library is
-            // never unloaded.
+            // SAFETY: as above; the functions have the signature of boxed ones, and stay, because this
+            // library is never unloaded.
             unsafe {
                 let made = (self.shim.library_impl_new)(
                     namespace.as_ptr(),
@@ -290,11 +290,11 @@ impl Torch {
     }
 }
 
-/// Raises an exception of C++, which PyTorch makes a `RuntimeError` of Python. Has nothing to drop, as the
-/// exception leaves through it.
+/// Throws a C++ exception, which becomes a `RuntimeError` in Python. The frame has nothing to drop, as the
+/// exception unwinds through it.
 ///
 /// # Safety
-/// The message ends in 0 and stays while this runs.
+/// The message ends in 0 and stays valid during the call.
 pub(crate) unsafe fn raise(message: *const c_char) {
     if let Some(torch) = TORCH.get() {
         let (function, file) = (c"run".as_ptr(), c"convfuse".as_ptr());

@@ -1,4 +1,4 @@
-//! Tensors of PyTorch by its C interface.
+//! PyTorch tensors through the C interface.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -8,19 +8,19 @@ use convfuse::spec::Layout;
 
 use super::shim::{TensorHandle, Torch, Value, done};
 
-/// A reference to a tensor of PyTorch, which is given back on drop.
+/// A reference to a PyTorch tensor, released on drop.
 pub(crate) struct TorchTensor {
     torch: &'static Torch,
     handle: TensorHandle,
 }
 
-// SAFETY: PyTorch counts references to tensors atomically, and its functions for reading what a tensor is may
-// be called on any thread.
+// SAFETY: PyTorch counts references to tensors atomically, and its functions that read a tensor's properties
+// may be called on any thread.
 unsafe impl Send for TorchTensor {}
 // SAFETY: as above.
 unsafe impl Sync for TorchTensor {}
 
-/// Where a tensor is.
+/// The device of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) is_cuda: bool,
@@ -29,13 +29,13 @@ pub(crate) struct Place {
 
 impl TorchTensor {
     /// # Safety
-    /// The handle is a reference of the caller's, who gives it up.
+    /// The handle is a reference owned by the caller, who passes it on.
     pub(crate) unsafe fn owning(torch: &'static Torch, handle: TensorHandle) -> TorchTensor {
         TorchTensor { torch, handle }
     }
 
-    /// A dense tensor of unspecified content and this layout, from PyTorch's allocator, for work on the
-    /// device's current stream.
+    /// Allocates a dense tensor with this layout and uninitialized contents, from PyTorch's allocator, for
+    /// work on the device's current stream.
     pub(crate) fn empty(
         torch: &'static Torch,
         shape: &[i64],
@@ -65,7 +65,7 @@ impl TorchTensor {
             false => torch.names.cpu,
         };
         let mut handle = ptr::null_mut();
-        // SAFETY: both arrays have as many entries as are named; `handle` is a place for one.
+        // SAFETY: both arrays have the given number of entries; `handle` is a place for one.
         let made = unsafe {
             (torch.shim.empty_strided)(
                 shape.len() as i64,
@@ -85,32 +85,32 @@ impl TorchTensor {
         }
     }
 
-    /// The reference as a value of a boxed call, which takes it over.
+    /// Converts the reference to a value of a boxed call, which takes ownership.
     pub(crate) fn into_value(self) -> Value {
         let handle = self.handle;
         std::mem::forget(self);
         handle.addr() as Value
     }
 
-    /// The address of the element with all indices 0, to be read from.
+    /// Returns the address of the element with all indices 0, for reading.
     pub(crate) fn data(&self) -> Result<*mut c_void, String> {
         let get = self.torch.shim.data_ptr;
-        // SAFETY: it gives one address.
+        // SAFETY: the function returns one address.
         let data = unsafe { self.ask(get, "torch_get_const_data_ptr", ptr::null())? };
         Ok(data.cast_mut())
     }
 
-    /// The same, to be written to.
+    /// Returns the same address for writing.
     pub(crate) fn data_mut(&self) -> Result<*mut c_void, String> {
         let get = self.torch.shim.data_ptr_mut;
-        // SAFETY: it gives one address.
+        // SAFETY: the function returns one address.
         unsafe { self.ask(get, "torch_get_mutable_data_ptr", ptr::null_mut()) }
     }
 
-    /// Extents and strides.
+    /// Returns shape and strides.
     pub(crate) fn layout(&self) -> Result<(&[i64], &[i64]), String> {
         let shim = &self.torch.shim;
-        // SAFETY: they give a number and two addresses.
+        // SAFETY: the functions return a number and two addresses.
         let (dim, sizes, strides) = unsafe {
             (
                 self.ask(shim.dim, "aoti_torch_get_dim", 0)?,
@@ -125,8 +125,8 @@ impl TorchTensor {
         if dim == 0 {
             return Ok((&[], &[]));
         }
-        // SAFETY: the tensor has as many extents and strides, which stay as long as it is held and nobody
-        // changes its shape; callers of an operator do not while it runs.
+        // SAFETY: the tensor has this number of extents and strides. They stay while the tensor is held and
+        // its shape does not change; callers of an operator do not change it during the call.
         unsafe {
             Ok((
                 std::slice::from_raw_parts(sizes, dim),
@@ -135,13 +135,13 @@ impl TorchTensor {
         }
     }
 
-    /// PyTorch's number of the element type.
+    /// Returns PyTorch's number of the element type.
     pub(crate) fn dtype_number(&self) -> Result<i32, String> {
-        // SAFETY: it gives one number.
+        // SAFETY: the function returns one number.
         unsafe { self.ask(self.torch.shim.dtype, "aoti_torch_get_dtype", 0) }
     }
 
-    /// The element type, if it is one that is computed in.
+    /// Returns the element type, if kernels support it.
     pub(crate) fn dtype(&self, what: &str) -> Result<DType, String> {
         let (number, names) = (self.dtype_number()?, self.torch.names);
         match number {
@@ -154,10 +154,10 @@ impl TorchTensor {
         }
     }
 
-    /// Where it is.
+    /// Returns the device of the tensor.
     pub(crate) fn place(&self) -> Result<Place, String> {
         let shim = &self.torch.shim;
-        // SAFETY: each gives one number.
+        // SAFETY: each function returns one number.
         let (kind, index) = unsafe {
             (
                 self.ask(shim.device_type, "aoti_torch_get_device_type", 0)?,
@@ -170,7 +170,8 @@ impl TorchTensor {
         })
     }
 
-    /// What a function of PyTorch gives for the tensor, at first `answer`.
+    /// Calls a function of PyTorch that reads a property of the tensor. The property is `answer` before the
+    /// call.
     ///
     /// # Safety
     /// The function takes a tensor, and a place for one `T`, which it writes unless it fails.
@@ -181,7 +182,7 @@ impl TorchTensor {
     }
 }
 
-/// A function of PyTorch about a tensor, which writes its answer to a place.
+/// A function of PyTorch that writes a property of a tensor to a place.
 type Question<T> = unsafe extern "C-unwind" fn(TensorHandle, *mut T) -> c_int;
 
 impl Drop for TorchTensor {
@@ -191,7 +192,7 @@ impl Drop for TorchTensor {
     }
 }
 
-/// The most axes that a tensor may have here.
+/// The largest supported number of axes.
 pub(crate) const MOST_AXES: usize = 8;
 
 fn too_many_axes(axes: usize) -> String {

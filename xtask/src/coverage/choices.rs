@@ -1,10 +1,10 @@
-//! Branches of the kernels that an instance's constants decide, as `if F::SCALED {`: which of them an
-//! instance takes is always the same, and the others are no code of it.
+//! Branches of the kernels on constants of an instance, such as `if F::SCALED {`. An instance always takes
+//! the same branch and contains no code of the others.
 //!
-//! They are found in the source's tokens. Constant is what is made of generic parameters, their constants,
-//! literals, and the variables of loops that are written out (`unroll!`), which take all of their values.
-//! That one of two branches runs proves that the other one cannot; where a branch has no other, that its
-//! condition was asked does.
+//! The branches are found in the source's tokens. Constant expressions consist of generic parameters and
+//! their constants, literals, and the variables of unrolled loops (`unroll!`), which take all of their
+//! values. If one of two branches runs, the other one is excluded. A branch without an alternative is
+//! excluded if its condition was evaluated and the branch did not run.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,20 +12,20 @@ use std::ops::Range;
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
 
-/// A line and a column, from 1 on.
+/// A line and a column, both counted from 1.
 pub(super) type Position = (u64, u64);
 
 /// A choice between arms.
 #[derive(Debug, PartialEq)]
 pub(super) struct Choice {
-    /// Where it is asked; empty where something in front is asked as well.
+    /// The range of the condition; empty if another condition precedes it.
     asked: Range<Position>,
     arms: Vec<Range<Position>>,
 }
 
 impl Choice {
-    /// Whether an instance that reached the regions which begin at `reached` cannot have those that begin at
-    /// `start`.
+    /// Whether the region that begins at `start` is excluded from an instance that reached the regions at
+    /// `reached`.
     pub(super) fn excludes(&self, start: Position, reached: &BTreeSet<Position>) -> bool {
         let runs = |part: &Range<Position>| reached.range(part.clone()).next().is_some();
         let mine = self.arms.iter().find(|arm| arm.contains(&start));
@@ -36,7 +36,7 @@ impl Choice {
     }
 }
 
-/// The choices in a source.
+/// Finds the choices in a source.
 pub(super) fn choices(source: &str) -> Result<Vec<Choice>> {
     let source: TokenStream = source.parse().map_err(|error| anyhow!("{error}"))?;
     let mut choices = Vec::new();
@@ -44,7 +44,7 @@ pub(super) fn choices(source: &str) -> Result<Vec<Choice>> {
     Ok(choices)
 }
 
-/// A token, where it begins, and what is in it if it is a group, whose text is its first bracket.
+/// A token and its position. The text of a group is its opening bracket.
 struct Token {
     text: String,
     at: Position,
@@ -55,7 +55,7 @@ fn position(span: Span) -> Position {
     (span.start().line as u64, span.start().column as u64 + 1)
 }
 
-/// The tokens of a block without those in nested groups. Some punctuation of two characters is one token.
+/// The tokens of a block without those of nested groups. Punctuation of [`PAIRS`] is one token.
 fn tokens(stream: TokenStream) -> Vec<Token> {
     const PAIRS: [&str; 9] = ["&&", "||", "::", "=>", "==", "!=", "<=", ">=", "->"];
     let mut tokens: Vec<Token> = Vec::new();
@@ -68,7 +68,7 @@ fn tokens(stream: TokenStream) -> Vec<Token> {
                 Delimiter::Brace => ("{".into(), Some(group)),
                 _ => ("(".into(), Some(group)),
             },
-            // What is quoted is no name.
+            // A literal is not a name.
             TokenTree::Literal(_) => ("0".into(), None),
             other => (other.to_string(), None),
         };
@@ -84,8 +84,8 @@ fn tokens(stream: TokenStream) -> Vec<Token> {
     tokens
 }
 
-/// The choices of a block that closes at `end`, and of all that is in it; `loops` are the variables of the
-/// loops around it that are written out.
+/// Collects the choices of a block that ends at `end`, including nested blocks. `loops` are the variables of
+/// the enclosing unrolled loops.
 fn collect(block: TokenStream, end: Position, loops: &[String], choices: &mut Vec<Choice>) {
     let tokens = tokens(block);
     for (at, token) in tokens.iter().enumerate() {
@@ -115,7 +115,7 @@ fn collect(block: TokenStream, end: Position, loops: &[String], choices: &mut Ve
 /// Whether an expression is constant in an instance.
 fn is_constant(tokens: &[Token], loops: &[String]) -> bool {
     let mut before = "";
-    // `Some(x)`, blocks and closures are more than that.
+    // `Some(x)`, blocks and closures are not constant.
     !tokens.is_empty()
         && tokens.iter().all(|Token { text, group, .. }| {
             let is_name = text.starts_with(|c: char| c.is_alphabetic() || c == '_');
@@ -132,7 +132,7 @@ fn is_constant(tokens: &[Token], loops: &[String]) -> bool {
         })
 }
 
-/// The first block from `at` on: its index, where it opens and closes, and its tokens.
+/// The first block from `at` on: its index, its start and end, and its tokens.
 fn block(tokens: &[Token], at: usize) -> Option<(usize, Range<Position>, Vec<Token>)> {
     let found = tokens.iter().skip(at).position(|token| token.text == "{")? + at;
     let group = tokens[found].group.as_ref()?;
@@ -151,7 +151,7 @@ fn of_if(tokens: &[Token], at: usize, end: Position, loops: &[String]) -> Option
         return None;
     }
     let asked = tokens[at].at..then.start;
-    // The end of a block is a region of its own where there is no other: what runs if the block does not.
+    // Without an `else`, the end of the block is a region of its own, which runs if the block does not.
     let mut other = then.end..behind(then.end);
     if is_else(tokens, last) {
         other.start = tokens[last + 1].at;
@@ -160,7 +160,7 @@ fn of_if(tokens: &[Token], at: usize, end: Position, loops: &[String]) -> Option
             (last, other.end) = (next, behind(places.end));
         }
     } else if returns(&inside) {
-        // All that follows in the block around, but for its end, where functions return.
+        // The rest of the enclosing block without its end, where functions return.
         other.end = end;
     }
     Some(Choice {
@@ -175,7 +175,7 @@ fn is_else(tokens: &[Token], block: usize) -> bool {
         .is_some_and(|token| token.text == "else")
 }
 
-/// Whether a block ends by leaving the function.
+/// Whether a block ends with a `return`.
 fn returns(block: &[Token]) -> bool {
     let Some((semicolon, statements)) = block.split_last() else {
         return false;
@@ -206,7 +206,7 @@ fn of_match(tokens: &[Token], at: usize, loops: &[String]) -> Option<Choice> {
     })
 }
 
-/// What stands after `CONSTANT &&` or `CONSTANT ||`, and, in the condition of an `if`, its block.
+/// The operand after `CONSTANT &&` or `CONSTANT ||`; in the condition of an `if`, with the block.
 fn of_operator(tokens: &[Token], at: usize, loops: &[String]) -> Option<Choice> {
     const BEFORE: [&str; 8] = ["if", "while", "{", ";", ",", "=", "return", "=>"];
     let is_before = |token: &Token| BEFORE.contains(&token.text.as_str());
@@ -216,7 +216,7 @@ fn of_operator(tokens: &[Token], at: usize, loops: &[String]) -> Option<Choice> 
         .map_or(0, |before| before + 1);
     let operands = &tokens[first..at];
     let operator = &tokens[at].text;
-    // Of several operands the first ones.
+    // Only the first operands of several are considered.
     let is_other =
         |token: &Token| ["&&", "||"].contains(&token.text.as_str()) && token.text != *operator;
     if operands.iter().any(is_other) || !is_constant(operands, loops) {
@@ -248,15 +248,14 @@ fn of_operator(tokens: &[Token], at: usize, loops: &[String]) -> Option<Choice> 
 mod tests {
     use super::*;
 
-    /// Where a text stands.
+    /// The position of a text.
     fn place(source: &str, text: &str) -> Position {
         let before = &source[..source.find(text).unwrap()];
         let column = before.len() - before.rfind('\n').map_or(0, |end| end + 1);
         (before.matches('\n').count() as u64 + 1, column as u64 + 1)
     }
 
-    /// Of the regions that begin at `asked` those that an instance cannot have which reached those at
-    /// `reached`.
+    /// The regions at `asked` that are excluded from an instance which reached the regions at `reached`.
     fn excluded<'a>(source: &str, reached: &[&str], asked: &[&'a str]) -> Vec<&'a str> {
         let reached = reached.iter().map(|text| place(source, text)).collect();
         let choices = choices(source).unwrap();
@@ -274,7 +273,7 @@ mod tests {
         let all = ["one", "two", "three"];
         assert_eq!(excluded(source, &["one"], &all), ["two"]);
         assert_eq!(excluded(source, &["two"], &all), ["one"]);
-        // If neither runs, nothing is known.
+        // If neither branch ran, nothing is known.
         assert!(excluded(source, &[], &all).is_empty());
         assert!(excluded(source, &["one", "two"], &all).is_empty());
     }

@@ -1,9 +1,9 @@
-//! The file of figures and marks.
+//! The file with the required coverage and the marks.
 //!
-//! The figures are percentages that coverage must reach. A mark names a source line by its text, the reason
-//! why nothing reaches it, and, if it is for some instances only, a list of texts, one of which each of their
-//! names contains. It covers all lines with that text, the lines below them that are indented further, and
-//! the brace that closes them.
+//! The figures are the required percentages. A mark has the text of a source line, the reason why nothing
+//! reaches it, and, for a mark of certain instances, a list of texts, one of which each instance's name
+//! contains. A mark covers all lines with its text, the following lines with a larger indentation, and the
+//! closing brace.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -18,9 +18,9 @@ use super::regions::Region;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Figures {
-    /// Of regions with all instances taken together, in per cent.
+    /// Required percentage of regions, with all instances taken together.
     pub(super) together: f64,
-    /// Of regions for each instance.
+    /// Required percentage of regions, with each instance taken separately.
     pub(super) apart: f64,
     #[serde(default)]
     unreachable: Vec<Mark>,
@@ -31,7 +31,7 @@ pub(super) struct Figures {
 pub(super) struct Mark {
     pub(super) file: String,
     pub(super) line: String,
-    /// Of all instances if there are none.
+    /// Parts of instance names; empty for all instances.
     #[serde(default, rename = "in")]
     instances: Vec<String>,
     because: String,
@@ -40,7 +40,7 @@ pub(super) struct Mark {
 }
 
 impl Figures {
-    /// Reads the file, and where in the sources in `src` its marks are.
+    /// Parses the file, and finds its marks in the sources in `src`.
     pub(super) fn read(text: &str, src: &Path) -> Result<(Self, Vec<Mark>)> {
         let mut figures: Self = toml::from_str(text)?;
         let figure = 0.0..=100.0;
@@ -67,7 +67,7 @@ impl Figures {
 }
 
 impl Mark {
-    /// Whether it is for this region of this instance, whose readable name is given.
+    /// Whether the mark covers this region of the instance with this readable name.
     pub(super) fn is_for(&self, region: &Region, instance: &str) -> bool {
         self.file == region.file
             && self
@@ -78,14 +78,14 @@ impl Mark {
     }
 }
 
-/// The lines with this text, from 1 on, each with those below it that are indented further.
+/// The lines with this text, counted from 1, each with the following lines of larger indentation.
 fn blocks(source: &str, text: &str) -> Vec<RangeInclusive<u64>> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let lines: Vec<&str> = source.lines().collect();
     let heads = (0..lines.len()).filter(|&index| lines[index].trim() == text);
     heads
         .map(|head| {
-            // The parameters of a function may end on a line of their own, after which its block begins.
+            // The parameters of a function may end with `)` on its own line, before the body.
             let is_inside = |line: &&&str| {
                 let (text, here, of_head) = (line.trim(), indent(line), indent(lines[head]));
                 text.is_empty() || here > of_head || here == of_head && text.starts_with(')')

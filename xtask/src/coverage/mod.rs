@@ -1,12 +1,11 @@
-//! `cargo xtask coverage`: what of the kernels their tests in the emulator reach.
+//! `cargo xtask coverage`: the regions of the kernels that their tests in the emulator reach.
 //!
-//! There kernels are native code, so the compiler can have them count what runs. The crate of the kernels is
-//! compiled with counters, alone; its tests run, each in a process of its own, and LLVM's tools read what was
-//! counted. What they count are *regions*: pieces of source without a way in or out between their ends. A
-//! region of a generic function stands in every instance of that function, and is counted in two ways:
-//! *together* it is reached if any instance reached it, *apart* it is as many regions as it has instances.
-//! Regions that nothing can reach are marked, with the reason, in `kernels-gpu/coverage.toml`, which also has
-//! the figures that must not be fallen short of.
+//! In the emulator, kernels are native code, which the compiler can instrument with counters. Only the crate
+//! of the kernels is instrumented. Each of its tests runs in its own process, and LLVM's tools read the
+//! counters. They count *regions*: pieces of source with a single entry and exit. A region of a generic
+//! function exists in every instance of that function, and is counted in two ways: *together*, it is reached
+//! if any instance reached it; *apart*, it counts once for each instance. Unreachable regions are marked,
+//! with the reason, in `kernels-gpu/coverage.toml`, which also has the required figures.
 
 mod choices;
 mod marks;
@@ -26,12 +25,12 @@ use crate::paths::{shell, target_dir};
 use marks::Figures;
 use report::Report;
 
-/// Figures and marks.
+/// The file with figures and marks.
 const FIGURES: &str = "kernels-gpu/coverage.toml";
 
-/// Runs the tests whose names contain one of `names`, all if there are none, and prints what they reach; with
-/// `last`, what those reached that ran last. Fails on a test that does, and, if all ran, on figures below
-/// those in the repository and on marks that mark nothing.
+/// Runs the tests whose names contain one of `names`, or all if it is empty, and prints their coverage. With
+/// `last`, reports on the previous run. Fails if a test fails and, after a run of all tests, on figures
+/// below those in the repository or on useless marks.
 pub(crate) fn run(root: &Path, names: &[String], last: bool) -> Result<()> {
     let shell = shell(root)?;
     let [profdata, cov] = tools(&shell)?;
@@ -62,9 +61,9 @@ pub(crate) fn run(root: &Path, names: &[String], last: bool) -> Result<()> {
     Ok(())
 }
 
-/// `llvm-profdata` and `llvm-cov` of the LLVM that the compiler stands on, since each reads its own form of
-/// counters only: from the compiler's own folder, where rustup puts them, or from the path, with or without
-/// their version in their names.
+/// Finds `llvm-profdata` and `llvm-cov` of the compiler's LLVM version, since each reads only its own format
+/// of counters. Searches the compiler's folder, where rustup installs them, and the path, with or without
+/// the version in the name.
 fn tools(shell: &Shell) -> Result<[PathBuf; 2]> {
     let about = cmd!(shell, "rustc -vV").quiet().read()?;
     let field = |name: &str| about.lines().find_map(|line| line.strip_prefix(name));
@@ -95,7 +94,7 @@ fn tools(shell: &Shell) -> Result<[PathBuf; 2]> {
     Ok([find("llvm-profdata")?, find("llvm-cov")?])
 }
 
-/// The program of the tests, in which kernels count.
+/// Builds the test program with instrumented kernels.
 fn compile(shell: &Shell, root: &Path) -> Result<PathBuf> {
     let messages = cmd!(
         shell,
@@ -114,13 +113,13 @@ fn compile(shell: &Shell, root: &Path) -> Result<PathBuf> {
     program.context("cargo made no program of tests")
 }
 
-/// Runs each test in a process of its own, since threads that count the same wait for each other, as many at
-/// once as there are processors.
+/// Runs each test in its own process, because threads with the same counters wait for each other. Runs as
+/// many processes as there are processors.
 fn count(shell: &Shell, program: &Path, counters: &Path, names: &[String]) -> Result<()> {
     shell.remove_path(counters)?;
     shell.create_dir(counters)?;
     let list = cmd!(shell, "{program} --list --format=terse").quiet();
-    // It counts, too, though there is nothing to count.
+    // Listing the tests also writes a profile, which is not needed.
     let list = list.env("LLVM_PROFILE_FILE", "/dev/null").read()?;
     let tests = list.lines().filter_map(|line| line.strip_suffix(": test"));
     let is_asked = |test: &&str| names.is_empty() || names.iter().any(|name| test.contains(name));
@@ -133,7 +132,7 @@ fn count(shell: &Shell, program: &Path, counters: &Path, names: &[String]) -> Re
             .current_dir(&folder)
             .args(["--exact", test, "--test-threads=1"])
             .env("LLVM_PROFILE_FILE", counters.join(test))
-            // Other orders of threads reach the same.
+            // Other thread orders reach the same regions.
             .env("CONVFUSE_TEST_ORDER", "natural")
             .output()?;
         let (text, seconds) = (

@@ -1,4 +1,4 @@
-//! What `llvm-cov export` says of the kernels' sources.
+//! Reads the regions of the kernels' sources from `llvm-cov export`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::choices::{Choice, Position, choices};
 
-/// A piece of source, by file (below the sources' folder), lines and columns.
+/// A piece of source: its file (relative to the sources' folder), lines and columns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Region {
     pub(super) file: String,
@@ -17,17 +17,17 @@ pub(super) struct Region {
     pub(super) end: Position,
 }
 
-/// What an instance has to do with a region of its source.
+/// The coverage of a region in an instance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Standing {
-    /// Its constants exclude the region: a branch that they do not take.
+    /// The instance's constants exclude the region.
     Excluded,
-    /// It has the region, which never ran.
+    /// The instance contains the region, but it never ran.
     Missed,
     Reached,
 }
 
-/// Each region with the instances of its source, by their names.
+/// Each region with its instances by name.
 pub(super) type Regions = BTreeMap<Region, BTreeMap<String, Standing>>;
 
 #[derive(Deserialize)]
@@ -44,12 +44,12 @@ struct Functions {
 struct Function {
     name: String,
     filenames: Vec<String>,
-    /// Of each the lines and columns of start and end, how often it ran, its file, the file that it stands
-    /// for, and its kind: 0 is code, others are gaps and what macros stand for.
+    /// For each region: line and column of start and end, execution count, file, expanded file, and kind. 0
+    /// is code, others are gaps and macro expansions.
     regions: Vec<[u64; 8]>,
 }
 
-/// The regions in sources below `src`, by an export of what was counted.
+/// Reads the regions in sources below `src` from an export.
 pub(super) fn read(export: &str, src: &Path) -> Result<Regions> {
     let Export {
         data: [Functions { functions }],
@@ -65,7 +65,7 @@ pub(super) fn read(export: &str, src: &Path) -> Result<Regions> {
                 .context("a region of no file")?;
             if let (Ok(file), 0) = (Path::new(file).strip_prefix(src), kind) {
                 let of_file = runs.entry(file.to_string_lossy().into_owned()).or_default();
-                // Loops that are written out have a region several times.
+                // An unrolled loop has a region several times.
                 *of_file
                     .entry([(line, column), (end_line, end_column)])
                     .or_default() |= count > 0;
@@ -115,7 +115,7 @@ mod tests {
         let src = tempfile::tempdir().unwrap();
         let file = src.path().join("add.rs");
         fs::write(&file, SOURCE).unwrap();
-        // How often an instance ran what stands in the source.
+        // The execution counts of an instance.
         let function = |name: &str, [one, two, three]: [u32; 3]| {
             format!(
                 r#"{{"name": "{name}", "filenames": [{file:?}, "/other/lib.rs"], "regions": [[2, 5, 2, 11, {one}, 0, 0, 0],

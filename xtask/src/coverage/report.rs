@@ -1,4 +1,4 @@
-//! The report: a table by folders, what is not reached, and whether that is good enough.
+//! The report: a table by folder, the missed regions, and a check against the figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 use super::marks::{Figures, Mark};
 use super::regions::{Region, Regions, Standing};
 
-/// How many of how many.
+/// Reached regions out of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Share {
     reached: usize,
@@ -26,36 +26,36 @@ impl Share {
     }
 }
 
-/// What is reached of a folder's regions that are not marked.
+/// The coverage of a folder, without marked regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Folder {
     together: Share,
     apart: Share,
-    /// Regions of instances that their constants exclude.
+    /// Regions excluded by the constants of their instances.
     excluded: usize,
-    /// Those that a mark leaves out.
+    /// Regions covered by a mark.
     marked: usize,
 }
 
 /// A region that some instances do not reach.
 struct Missed<'a> {
     region: &'a Region,
-    /// Readable names of those instances.
+    /// Readable names of these instances.
     instances: BTreeSet<String>,
-    /// Of how many, without those that a mark leaves out.
+    /// The number of instances of the region, without those covered by a mark.
     of: usize,
 }
 
-/// What is reached, and what is not.
+/// The coverage and the missed regions.
 pub(super) struct Report<'a> {
     folders: BTreeMap<&'a str, Folder>,
     total: Folder,
     missed: Vec<Missed<'a>>,
-    /// Marks that leave nothing out.
+    /// Marks that cover no missed region.
     useless: Vec<&'a Mark>,
 }
 
-/// How many instances a line of the report names.
+/// The number of instances that a line of the report names.
 const NAMED: usize = 4;
 
 impl<'a> Report<'a> {
@@ -65,7 +65,7 @@ impl<'a> Report<'a> {
         for (region, instances) in regions {
             let (mut here, mut excluded, mut marked) = (Share::default(), 0, 0);
             let mut without = BTreeSet::new();
-            // All instances miss it: either the region is not needed, or an instance is missing.
+            // All instances exclude it: either the region is unnecessary, or an instance is missing.
             let is_nowhere = instances.values().all(|&one| one == Standing::Excluded);
             for (name, standing) in instances {
                 match standing {
@@ -116,7 +116,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Fails below the figures, and on marks that leave nothing out.
+    /// Fails if coverage is below the figures, or if a mark is useless.
     pub(super) fn hold(&self, figures: &Figures) -> Result<()> {
         if let Some(Mark { file, line, .. }) = self.useless.first() {
             bail!("{file}: {line}: a mark of what is reached, or is no code");
@@ -135,7 +135,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// What is not reached, then the table.
+/// Prints the missed regions, then the table.
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Missed {
@@ -247,7 +247,7 @@ mod tests {
         std::fs::create_dir_all(src.path().join("fused/depthwise")).unwrap();
         std::fs::write(src.path().join("fused/depthwise/mod.rs"), "a\nb\nc\nd\ne\n").unwrap();
         let regions = regions();
-        // The line of a mark and its instances, and figures.
+        // The results for a mark of a line and instances, with these figures.
         let of = |line: &str, instances: &str, together: u32, apart: u32| {
             let text = format!(
                 "together = {together}.0\napart = {apart}.0\n[[unreachable]]\nfile = 'fused/depthwise/mod.rs'
@@ -263,7 +263,7 @@ mod tests {
             } = report.total;
             (together, apart, marked, report.hold(&figures).is_ok())
         };
-        // Of all instances, of one of them, and of such as are reached.
+        // Marks of all instances, of one of them, and of reached instances.
         assert_eq!(of("c", "", 75, 57), (share(3, 4), share(4, 7), 2, true));
         assert_eq!(
             of("c", "'f16', 'bf16'", 60, 50),

@@ -1,62 +1,62 @@
-//! Damage to files: bytes anywhere, and what the formats' readers look at.
+//! Damage to files: random bytes, and damage specific to the formats' readers.
 
 use std::ops::Range;
 
 use fastrand::Rng;
 
-/// How a file is built.
+/// The structure of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// Text, JSON here.
+    /// Text, here JSON.
     Text,
-    /// A count of eight bytes, a head of JSON of that length, data.
+    /// An eight-byte count, a JSON header of that length, data.
     Safetensors,
-    /// `\x93NUMPY`, a version, a count of two bytes, a head of that length, data.
+    /// `\x93NUMPY`, a version, a two-byte count, a header of that length, data.
     Numpy,
 }
 
-/// Numbers at which arithmetic goes wrong.
+/// Numbers at the limits of arithmetic.
 const NUMBERS: &str = "0 -1 1 2 7 255 256 65535 65536 100000 1000000000 2147483647 2147483648 \
     4294967295 4294967296 9223372036854775807 9223372036854775808 18446744073709551615 \
     18446744073709551616 1e308 -1e-308 0.5 1e999 \
     123456789012345678901234567890123456789012345678901234567890";
 
-/// Pieces that readers take for something.
+/// Texts with a meaning for readers.
 const PIECES: &str = "{ } [ ] \" , : null true false {} [] \"\" \\u0000 \u{1b}[2J \u{202e} \r \t NaN \
     \"__metadata__\":{} \"F64\" \u{0}";
 
-/// What separates pieces of JSON.
+/// Separators of JSON elements.
 const BETWEEN: &[u8] = b",{}[]";
 
-/// How deep brackets are nested.
+/// The nesting depth of brackets.
 const DEPTH: usize = 200_000;
 
-/// A source of damage, which a case's number determines.
+/// A source of damage, determined by a case's number.
 pub(super) struct Damage(Rng);
 
 impl Damage {
     pub(super) fn of_case(seed: u64, number: u64) -> Damage {
-        // Neighbouring seeds of this generator are no neighbours in what it gives.
+        // Adjacent seeds of this generator give similar numbers.
         let mut first = Rng::with_seed(seed);
         Damage(Rng::with_seed(
             first.u64(..) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         ))
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         self.0.usize(..end)
     }
 
-    /// One of these.
+    /// Chooses one element.
     pub(super) fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len())]
     }
 
-    /// A damaged copy of a file, in which there may be something of another one.
+    /// A damaged copy of a file, possibly with a part of another one.
     pub(super) fn of(&mut self, format: Format, file: &[u8], other: &[u8]) -> Vec<u8> {
         let mut file = file.to_vec();
-        // Mostly once: the more there is, the earlier a reader gives up.
+        // Mostly a single damage: with more, a reader fails earlier.
         for _ in 0..*self.one(&[1, 1, 1, 2, 4]) {
             match format {
                 Format::Text => self.text(&mut file, other),
@@ -68,7 +68,7 @@ impl Damage {
         file
     }
 
-    /// Damages a head of text after its count, and makes the count right again or not.
+    /// Damages a text header after its count. In most cases, corrects the count.
     fn head(&mut self, file: &mut Vec<u8>, count: Range<usize>, other: &[u8]) {
         let len = file.get(count.clone()).and_then(|bytes| {
             let digits = bytes.iter().rev();
@@ -89,7 +89,7 @@ impl Damage {
         }
     }
 
-    /// Damages text as its readers see it: numbers, words, brackets.
+    /// Damages text in terms of its syntax: numbers, words, brackets.
     fn text(&mut self, text: &mut Vec<u8>, other: &[u8]) {
         match self.below(10) {
             0..4 => self.number(text),
@@ -114,7 +114,7 @@ impl Damage {
         }
     }
 
-    /// Puts another number in the place of one.
+    /// Replaces a number.
     fn number(&mut self, text: &mut Vec<u8>) {
         let is_digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
         let is_start = |&at: &usize| is_digit(at) && (at == 0 || !is_digit(at - 1));
@@ -127,7 +127,7 @@ impl Damage {
         }
     }
 
-    /// Puts a quoted word of the text in the place of another.
+    /// Replaces a quoted word with another one of the text.
     fn word(&mut self, text: &mut Vec<u8>) {
         let quotes: Vec<usize> = (0..text.len()).filter(|&at| text[at] == b'"').collect();
         let words: Vec<&[usize]> = quotes.chunks_exact(2).collect();
@@ -140,7 +140,7 @@ impl Damage {
         }
     }
 
-    /// What lies between two places where pieces end.
+    /// Chooses a range between two separators.
     fn between(&mut self, text: &[u8]) -> Range<usize> {
         let is_place = |&place: &usize| BETWEEN.contains(&text[place]);
         let places: Vec<usize> = (0..text.len()).filter(is_place).collect();
@@ -151,7 +151,7 @@ impl Damage {
         a.min(b)..a.max(b)
     }
 
-    /// Damages bytes, whatever they mean.
+    /// Damages bytes regardless of their meaning.
     fn bytes(&mut self, file: &mut Vec<u8>, other: &[u8]) {
         if file.is_empty() {
             return file.extend(other);
@@ -193,7 +193,7 @@ mod tests {
         assert_ne!(damaged(1, 0), damaged(2, 0));
     }
 
-    /// Otherwise nothing after the head's count would ever be reached.
+    /// Otherwise readers would never get past the header's count.
     #[test]
     fn most_heads_are_as_long_as_they_say() {
         let file = include_bytes!("../../../tests/corpus/parameters.safetensors");

@@ -1,4 +1,4 @@
-//! Runs the program on a case, and says whether it did what it may.
+//! Runs the program on a case, and judges the outcome.
 
 use std::fs;
 use std::path::Path;
@@ -6,16 +6,15 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-/// Lines of standard error that a refusal may take.
+/// The most lines of standard error that a refusal may print.
 const MOST_LINES: usize = 12;
 
-/// Kilobytes of addresses that the program may have: far more than corpus files need, far less than a
-/// machine has.
+/// Limits the address space in kilobytes: far more than the corpus files need, far less than a machine has.
 const LIMITED: &str = "ulimit -v 8388608; exec \"$0\" \"$@\"";
 
-/// Runs `command` in `folder`, interrupts it after some seconds, and ends it after as many more. How it
-/// ended: with a result (`taken`), with a message (`refused`), by the interrupt (`long`), or as no file may
-/// make it end, and how.
+/// Runs `command` in `folder`. Interrupts it after some seconds, and kills it after the same time again.
+/// Returns the kind of end: a result (`taken`), an error message (`refused`), the interrupt (`long`), or a
+/// description of a forbidden end.
 pub(super) fn judge(
     program: &Path,
     command: &str,
@@ -37,7 +36,7 @@ pub(super) fn judge(
         .args(command.split_whitespace())
         .current_dir(folder)
         .env("CONVFUSE_CACHE", "off")
-        // The limit is on addresses, of which each thread takes many.
+        // Each thread uses much of the limited address space.
         .env("RAYON_NUM_THREADS", "2")
         .stdin(Stdio::null())
         .stdout(fs::File::create(folder.join("out.txt"))?)
@@ -56,9 +55,9 @@ pub(super) fn judge(
     }
     Ok(match status.code() {
         Some(0) => Ok("taken"),
-        // As `timeout` says it, which is ended by signal 9 if the program goes on.
+        // The status of `timeout`. If the program had to be killed, `timeout` ends by signal 9.
         Some(124) => Ok("long"),
-        // Those that the command line documents.
+        // The documented exit statuses.
         Some(1) => Ok("refused"),
         Some(2 | 3) if !said.is_empty() => Ok("refused"),
         Some(code @ (2 | 3)) => Err(format!("exit status {code}, and says nothing")),
@@ -67,7 +66,7 @@ pub(super) fn judge(
     })
 }
 
-/// What is wrong with what it says on standard error.
+/// Finds forbidden output on standard error.
 fn flaw(said: &str) -> Option<String> {
     let ends = [
         "panicked",
@@ -89,7 +88,7 @@ fn flaw(said: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Scripts in the program's place.
+    /// Runs scripts in place of the program.
     #[test]
     fn what_may_not_be_is_judged_wrong() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Damaged files given to the command line, without end or as many as asked for: none may make it panic,
-//! hang, use up memory, or leave half a file.
+//! Runs the command line on damaged files. No file may make it panic, hang, exhaust memory, or leave half a
+//! file.
 //!
-//! Each case is a process of its own, so what ends the process is noticed: a stack that overflows, memory
-//! that runs out. A case follows from the seed and its number alone.
+//! Each case runs in its own process, which also detects crashes, such as a stack overflow or exhausted
+//! memory. A case depends only on the seed and its number.
 
 mod damage;
 mod judge;
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     program: Option<PathBuf>,
 }
 
-/// Runs the cases; files of those that failed are kept in `target/fuzz`.
+/// Runs the cases. The files of failed cases are kept in `target/fuzz`.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let Arguments {
         cases,
@@ -57,7 +57,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     };
     let targets = targets::all(root)?;
     let numbers = only.map_or(0..*cases, |number| number..number + 1);
-    // How cases of a target ended.
+    // The outcomes of the cases, by target.
     let mut tally = BTreeMap::<_, BTreeMap<_, u64>>::new();
     let mut failures = 0;
     let start = Instant::now();
@@ -99,7 +99,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Writes a case's files to `folder` and judges what the program does with them.
+/// Writes a case's files to `folder`, runs the program on them, and judges the outcome.
 fn one_case(
     program: &Path,
     target: &Target,

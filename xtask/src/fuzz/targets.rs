@@ -1,4 +1,4 @@
-//! What is damaged, and what the program is then asked to do with it.
+//! The files to damage, and the commands that read them.
 
 use std::fs;
 use std::path::Path;
@@ -7,22 +7,22 @@ use anyhow::{Result, ensure};
 
 use super::damage::Format;
 
-/// The name of a whole file, and what is in it.
+/// The name and contents of an undamaged file.
 type Whole = (String, Vec<u8>);
 
-/// Files of one meaning.
+/// Files with the same use.
 pub(super) struct Target {
     pub(super) name: &'static str,
     pub(super) format: Format,
-    /// Whole files, by the names that damaged copies have.
+    /// Undamaged files, under the names of their damaged copies.
     pub(super) seeds: Vec<Whole>,
-    /// What is asked for, of which a case takes one; `FILE` stands for the damaged file.
+    /// The commands, one of which a case runs; `FILE` is the damaged file.
     pub(super) commands: &'static [&'static str],
-    /// Whole files beside the damaged one.
+    /// Undamaged files next to the damaged one.
     pub(super) beside: Vec<Whole>,
 }
 
-/// The most bytes of a golden file that is damaged: in larger ones damage hits data.
+/// The size limit of a damaged golden file in bytes: in larger files, damage mostly hits data.
 const MOST_GOLDEN: usize = 4096;
 
 const RUN: &[&str] = &[
@@ -63,7 +63,7 @@ pub(super) fn all(root: &Path) -> Result<Vec<Target>> {
     use Format::{Numpy, Safetensors, Text};
     let corpus = &root.join("tests/corpus");
     let target = |name, format, begin, end, commands, beside: &[&str]| -> Result<Target> {
-        // Beside the whole file of that name.
+        // Damaged copies are next to the undamaged file, so they need another name.
         let mut seeds = seeds(corpus, "damaged-", begin, end)?;
         match name {
             "chain" => seeds.extend(self::seeds(
@@ -106,7 +106,8 @@ pub(super) fn all(root: &Path) -> Result<Vec<Target>> {
     ])
 }
 
-/// The files of a folder whose names begin and end so, by these names after `place`.
+/// The files of a folder whose names begin with `begin` and end with `end`. Their names are prefixed with
+/// `place`.
 fn seeds(folder: &Path, place: &str, begin: &str, end: &str) -> Result<Vec<Whole>> {
     let mut seeds = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,4 +1,4 @@
-//! What the mutants of a file must know of the others.
+//! Facts about all sources that the mutants of a file depend on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,14 +12,14 @@ use syn::visit::{self, Visit};
 use super::is_mutated;
 use super::transform::other_axis;
 
-/// What is known of all sources.
+/// Facts about all sources.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// The constants whose types are numbers.
+    /// Constants of numeric types, with their types.
     pub(super) constants: BTreeMap<String, String>,
-    /// The functions that are called where the compiler evaluates: `name`, or `Type::name`.
+    /// Functions that the compiler evaluates at compile time: `name`, or `Type::name`.
     pub(super) evaluated: BTreeSet<String>,
-    /// Fields of an axis to those of another, where every structure with the one has the other.
+    /// Maps a field of an axis to the field of another axis, if every structure with the one has the other.
     pub(super) other_axes: BTreeMap<String, String>,
 }
 
@@ -28,10 +28,10 @@ struct Reader {
     constants: BTreeMap<String, BTreeSet<String>>,
     evaluated: BTreeSet<String>,
     structures: Vec<BTreeSet<String>>,
-    /// What constant functions call, by their names.
+    /// The functions that constant functions call, by caller.
     calls: BTreeMap<String, BTreeSet<String>>,
     owner: String,
-    /// Whether the constant functions of this file stay what they are.
+    /// Whether this file is not mutated, so its constant functions stay constant.
     stays: bool,
 }
 
@@ -90,7 +90,7 @@ impl Known {
     }
 }
 
-/// Whether a function `Type::name` is among names with and without types.
+/// Whether function `Type::name` is in a set of names with and without types.
 pub(super) fn is_among(evaluated: &BTreeSet<String>, function: &str) -> bool {
     let name = function.rsplit("::").next().unwrap_or(function);
     evaluated.contains(function)
@@ -98,7 +98,7 @@ pub(super) fn is_among(evaluated: &BTreeSet<String>, function: &str) -> bool {
         || (function.starts_with("::") && evaluated.contains(name))
 }
 
-/// The functions that tokens call: `Type::name`, `name` or, of methods, `.name`.
+/// The functions that tokens call: `Type::name`, `name`, or `.name` for methods.
 fn called(tokens: TokenStream, owner: &str, found: &mut BTreeSet<String>) {
     let all: Vec<TokenTree> = tokens.into_iter().collect();
     for (index, token) in all.iter().enumerate() {
@@ -199,7 +199,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 
     fn visit_macro(&mut self, one: &'ast syn::Macro) {
-        // Such as arrays in shared memory.
+        // Arrays in shared memory, for example.
         let is_static = |token| matches!(token, TokenTree::Ident(word) if word == "static");
         if one.tokens.clone().into_iter().any(is_static) {
             self.evaluate(&one.tokens);

@@ -1,4 +1,4 @@
-//! Writes mutants beside the expressions of a source file.
+//! Writes mutants next to the expressions of a source file.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -11,15 +11,15 @@ use super::known::{Known, is_among};
 /// A mutant.
 #[derive(Debug, Clone)]
 pub(super) struct Mutant {
-    /// The file, from the root of the repository.
+    /// The file's path relative to the root of the repository.
     pub(super) file: String,
-    /// The function.
+    /// The name of the function.
     pub(super) function: String,
     /// The line of the expression.
     pub(super) line: usize,
     /// The expression.
     pub(super) from: String,
-    /// What stands in its place.
+    /// The replacement.
     pub(super) to: String,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Mutator<'a> {
 
 const AXES: [(&str, &str); 4] = [("h", "w"), ("p", "q"), ("r", "s"), ("d", "h")];
 
-/// The field of another axis.
+/// Returns the same field of another axis.
 pub(super) fn other_axis(field: &str) -> Option<String> {
     let (stem, axis) = match field.rsplit_once('_') {
         Some((stem, axis)) => (format!("{stem}_"), axis),
@@ -49,7 +49,7 @@ fn parsed(tokens: TokenStream) -> Expr {
     syn::parse2(tokens.clone()).unwrap_or_else(|error| panic!("{error}: {tokens}"))
 }
 
-/// Whether it has a `let`, or leaves the function.
+/// Whether the expression contains a `let` or leaves the function.
 fn leaves(expression: &Expr) -> bool {
     let text = format!(" {} ", expression.to_token_stream());
     [" let ", " return ", " ? ", " break ", " continue "]
@@ -68,7 +68,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// The condition under which this mutant runs.
+    /// Registers a mutant, and returns the condition under which it runs.
     fn mutant(&mut self, span: Span, from: &str, to: impl Into<String>) -> TokenStream {
         let number = u32::try_from(self.mutants.len()).expect("few mutants");
         self.mutants.push(Mutant {
@@ -261,14 +261,14 @@ impl VisitMut for Mutator<'_> {
     fn visit_expr_mut(&mut self, e: &mut Expr) {
         let (text, span) = (spaced(e), e.span());
         match e {
-            // The place of an assignment, and what is evaluated when it compiles.
+            // Do not mutate the target of an assignment, or expressions evaluated at compile time.
             Expr::Assign(assign) => return self.visit_expr_mut(&mut assign.right),
             Expr::Binary(b) if is_assignment(&b.op) => {
                 return self.visit_expr_mut(&mut b.right);
             }
             Expr::Repeat(repeat) => return self.visit_expr_mut(&mut repeat.expr),
             Expr::Reference(reference) => {
-                // Places of fields are borrowed as they are.
+                // Do not mutate a borrowed field.
                 if matches!(*reference.expr, Expr::Field(_)) {
                     return;
                 }
@@ -280,7 +280,7 @@ impl VisitMut for Mutator<'_> {
                     .for_each(|argument| self.visit_expr_mut(argument));
                 return;
             }
-            // A method may need the place, but not what stands in its arguments.
+            // A method may need the receiver's place, but its arguments can be mutated.
             Expr::MethodCall(call) if matches!(*call.receiver, Expr::Field(_)) => {
                 call.args
                     .iter_mut()

@@ -1,4 +1,4 @@
-//! Machine code of all kernels, each assembled by itself.
+//! Assembles the machine code of all kernels, each on its own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,21 +14,21 @@ use super::report::{self, Report, Resources};
 use crate::compiled::Compiled;
 use crate::paths::target_dir;
 
-/// An assembler, and where it works.
+/// An assembler and its working folder.
 pub(crate) struct Assembler {
     path: PathBuf,
     folder: PathBuf,
-    /// What it calls itself.
+    /// The assembler's version text.
     pub(crate) version: String,
 }
 
-/// A kernel, the architecture that it is for, and the hash of the PTX.
+/// A kernel's name, its target architecture, and the hash of its PTX.
 pub(crate) type Key = (String, String, String);
 
-/// Machine code that is known already.
+/// Existing machine code.
 pub(crate) type Known = BTreeMap<Key, Vec<u8>>;
 
-/// Machine code of all kernels, and what the assembler said of those that are not from [`Known`].
+/// Machine code of all kernels, and the assembler's reports of those that are not from [`Known`].
 pub(crate) struct Assembled {
     pub(crate) machine_code: Vec<MachineCode>,
     reports: Vec<(Arch, Report)>,
@@ -42,7 +42,7 @@ struct Job<'a> {
 }
 
 impl Assembler {
-    /// The assembler of this machine.
+    /// Finds the assembler of this machine.
     pub(crate) fn find(root: &Path) -> Result<Assembler> {
         let path = super::find::ptxas(root)?;
         let output = Command::new(&path).arg("--version").output()?;
@@ -58,7 +58,7 @@ impl Assembler {
         })
     }
 
-    /// Assembles all kernels for the architectures of their set, but those that are known, as many at a time
+    /// Assembles all kernels for the architectures of their set, except known ones. Runs as many assemblers
     /// as there are processors.
     pub(crate) fn assemble(&self, compiled: &Compiled, known: &Known) -> Result<Assembled> {
         let set = &compiled.set;
@@ -126,7 +126,7 @@ impl Assembler {
 }
 
 impl Assembled {
-    /// An error that names what would be slow, or wrong, if anything would.
+    /// Fails with a list of all slow or wrong kernels, if there are any.
     pub(crate) fn refuse_faults(&self) -> Result<()> {
         let faults = self.reports.iter().flat_map(|(arch, report)| {
             let faults = report.faults();
@@ -150,7 +150,7 @@ impl Assembled {
         self.machine_code.iter().map(|code| code.arch)
     }
 
-    /// What a kernel uses.
+    /// The resources that a kernel uses.
     pub(super) fn resources(&self, kernel: &str, arch: Arch) -> Option<&Resources> {
         let mut reports = self.reports.iter().filter(|(of, _)| *of == arch);
         reports.find_map(|(_, report)| report.kernels.get(kernel))

@@ -1,18 +1,18 @@
-//! What machine code for Hopper does before it waits for the launches before it: nothing that touches memory.
+//! Checks that machine code for Hopper touches no memory before its wait for earlier launches.
 //!
-//! A launch may start while the one before it still writes what it will read. Each kernel's PTX begins with
-//! the wait, but the assembler puts instructions into an order of its own, and takes loads by the read-only
-//! cache for ones that nothing needs to come before.
+//! A launch may start while an earlier one still writes its inputs. Each kernel's PTX begins with the wait,
+//! but the assembler reorders instructions, and assumes that loads through the read-only cache may move
+//! before the wait.
 
 use object::{Object, ObjectSection};
 
-/// Bytes of an instruction. Its lowest 12 bits are the opcode.
+/// Bytes per instruction. Its lowest 12 bits are the opcode.
 const INSTRUCTION: usize = 16;
 
-/// `ACQBULK`, which `griddepcontrol.wait` becomes.
+/// `ACQBULK`, the machine instruction of `griddepcontrol.wait`.
 const WAIT: u16 = 0x82e;
 
-/// Instructions that may stand before it: they read constants and special registers, and move.
+/// Instructions allowed before the wait: they read constants and special registers, and move values.
 const HARMLESS: [u16; 7] = [
     0xb82, // LDC
     0xab9, // ULDC
@@ -23,8 +23,8 @@ const HARMLESS: [u16; 7] = [
     0xc82, // UMOV
 ];
 
-/// Why the code of `kernel`, a file of the assembler's for sm_90a, must not be launched before what it reads
-/// is there.
+/// The reason why the code of `kernel` in a cubin for sm_90a must not start before its inputs are complete;
+/// `None` if it may.
 pub(super) fn fault(kernel: &str, cubin: &[u8]) -> Option<String> {
     let file = object::File::parse(cubin).ok();
     let section = file
@@ -52,9 +52,9 @@ mod tests {
     const LDG: u16 = 0x981;
     const EXIT: u16 = 0x94d;
 
-    /// A file with the section names, and code of these instructions that all threads do.
+    /// An ELF file with the section names and code of these instructions, without predicates.
     fn cubin(opcodes: &[u16]) -> Vec<u8> {
-        // As long as headers want it that stand after.
+        // Padded to the alignment of the following headers.
         let names = b"\0.names\0.text.k2\0.text.k\0\0\0\0\0\0\0\0";
         let mut code = Vec::new();
         for opcode in opcodes {
@@ -72,7 +72,7 @@ mod tests {
         file.extend(names);
         file.extend(&code);
         let of_code = (64 + names.len(), code.len());
-        // The places of their names, their types (a table of names is 3), places and lengths.
+        // For each section: name offset, type (3 is a string table), file offset and length.
         let sections = [
             (0, 0, (0, 0)),
             (1, 3, (64, names.len())),

@@ -9,11 +9,11 @@ use xshell::cmd;
 
 use crate::paths::{shell, target_dir};
 
-/// The package that has `ptxas`, at the version of the oldest driver with CUDA 13. Shipped machine code is
-/// compared with what this one makes.
+/// The package with `ptxas`, in the version of the oldest driver for CUDA 13. Shipped machine code is
+/// compared with the output of this version.
 const PACKAGE: &str = "nvidia-cuda-nvcc==13.0.88";
 
-/// The path of `ptxas`, which is fetched into the target folder if need be.
+/// The path of `ptxas`, which is fetched into the target folder if necessary.
 pub(super) fn ptxas(root: &Path) -> Result<PathBuf> {
     if let Some(named) = env::var_os("PTXAS").filter(|value| !value.is_empty()) {
         return Ok(named.into());

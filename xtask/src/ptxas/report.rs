@@ -1,14 +1,14 @@
-//! Reading what `ptxas --verbose` prints.
+//! Parses the output of `ptxas --verbose`.
 
 use std::collections::BTreeMap;
 
-/// Warnings that say wgmma was serialised, by number: because of the accumulators' registers, and
-/// for other reasons.
+/// Numbers of warnings about serialised wgmma: because of the accumulators' registers, and for other
+/// reasons.
 const SERIALISED_WGMMA: &[&str] = &[
     "C7508", "C7509", "C7510", "C7511", "C7512", "C7513", "C7514",
 ];
 
-/// What one kernel uses.
+/// The resources of a kernel.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Resources {
     pub(crate) registers: u32,
@@ -23,7 +23,7 @@ impl Resources {
     }
 }
 
-/// What one run of the assembler said.
+/// The report of one run of the assembler.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) kernels: BTreeMap<String, Resources>,
@@ -31,7 +31,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// What must not be, a line each.
+    /// The faults, one per line.
     pub(crate) fn faults(&self) -> impl Iterator<Item = String> {
         let in_memory = |used: &Resources| used.stack_bytes + used.spill_bytes > 0;
         let memory = self.kernels.iter().filter(move |(_, used)| in_memory(used));
@@ -45,7 +45,7 @@ impl Report {
     }
 }
 
-/// Reads the output: a line that names a kernel, then lines on that kernel.
+/// Parses the output: a line that names a kernel, then the lines about it.
 pub(crate) fn parse(output: &str) -> Report {
     let mut report = Report::default();
     let mut kernel = String::new();
@@ -54,8 +54,8 @@ pub(crate) fn parse(output: &str) -> Report {
             kernel = rest.split('\'').next().unwrap_or_default().to_owned();
             report.kernels.entry(kernel.clone()).or_default();
         } else if line.contains("bytes stack frame") {
-            // Functions that are not inlined count for no kernel in particular, and are unwanted all
-            // the same, so the largest figure stays.
+            // The figures of functions that are not inlined belong to no particular kernel. They are also
+            // unwanted, so the largest figure is kept.
             let used = report.kernels.entry(kernel.clone()).or_default();
             let stored = before(line, " bytes spill stores");
             let loaded = before(line, " bytes spill loads");
@@ -72,7 +72,7 @@ pub(crate) fn parse(output: &str) -> Report {
     report
 }
 
-/// The number that stands before `unit`, 0 if there is none.
+/// Returns the number before `unit`, or 0 if there is none.
 fn before(line: &str, unit: &str) -> u32 {
     let number = line.find(unit).and_then(|end| {
         let head = &line[..end];

@@ -1,4 +1,4 @@
-//! What a device reaches at most.
+//! The peak rates of a device.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::report::MathMode;
 
 type Result<T, E = CeilingsError> = std::result::Result<T, E>;
 
-/// The speed of each unit of a GPU on its own, measured by kernels that were compiled as all others.
+/// The measured peak rate of each unit of a GPU on its own.
 ///
-/// These are what a kernel can hope for, some percent below what the vendor's tables promise. The best of
-/// several launches counts.
+/// The measuring kernels are compiled like all other kernels. The rates are thus an upper bound for a
+/// kernel, some percent below the vendor's data sheet. The fastest of several launches counts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Ceilings {
@@ -30,15 +30,15 @@ pub struct Ceilings {
     pub wgmma_f16_flop_per_s: Option<f64>,
 }
 
-/// How much work each measurement does.
+/// The amount of work of each measurement.
 struct Effort {
     copy_elements: usize,
     steps: fn(Unit) -> u32,
     launches: usize,
 }
 
-/// About a quarter of a millisecond and more on today's devices, so that the few microseconds of a launch do
-/// not count.
+/// About a quarter of a millisecond or more on current devices, to make the few microseconds of a launch
+/// negligible.
 const FULL: Effort = Effort {
     copy_elements: 1 << 27,
     steps: |unit| match unit {
@@ -49,7 +49,7 @@ const FULL: Effort = Effort {
     launches: 12,
 };
 
-/// As little as shows whether the kernels compute what they should.
+/// The least work that shows whether the kernels compute correct values.
 const TRIAL: Effort = Effort {
     copy_elements: COPY_BLOCK_ELEMENTS + 1,
     steps: |_| 1,
@@ -57,11 +57,12 @@ const TRIAL: Effort = Effort {
 };
 
 impl Ceilings {
-    /// Measures the stream's device. `None` if it is no GPU: times of anything else say nothing of one.
+    /// Measures the stream's device. Returns `None` for other devices than a GPU, whose times say nothing
+    /// about one.
     ///
     /// # Errors
-    /// [`CeilingsError::WrongPeak`] if a kernel computed something else than it should have;
-    /// [`CeilingsError::Library`] for memory that ran out and whatever may go wrong on a device.
+    /// [`CeilingsError::WrongPeak`] if a kernel stored a wrong value; [`CeilingsError::Library`] if memory
+    /// runs out or the device fails.
     pub fn measure(stream: &Stream) -> Result<Option<Ceilings>> {
         if !stream.device().is_gpu() {
             return Ok(None);
@@ -69,8 +70,8 @@ impl Ceilings {
         measure_with(stream, &FULL).map(Some)
     }
 
-    /// Launches every measuring kernel that the stream's device has with little to do, and checks what it
-    /// stored. For tests of a GPU or the emulator.
+    /// Launches every measuring kernel of the stream's device with little work, and checks the stored
+    /// values. For tests on a GPU or in the emulator.
     ///
     /// # Errors
     /// As [`measure`](Ceilings::measure).
@@ -78,11 +79,11 @@ impl Ceilings {
         measure_with(stream, &TRIAL).map(drop)
     }
 
-    /// The most operations per second of a convolution in this math mode, counting each
+    /// Returns the peak operations per second of a convolution in this math mode, counting each
     /// multiplication and addition of its definition once.
     ///
-    /// The accurate mode runs on FMA units, or takes three products of f16 parts. The fast one has 11
-    /// significant bits, which both tf32 and scaled f16 give.
+    /// The accurate mode uses FMA units, or three f16 products for each product. The fast mode has 11
+    /// significant bits, as both tf32 and scaled f16 have.
     #[must_use]
     pub fn flop_per_s(&self, math_mode: MathMode) -> f64 {
         match math_mode {
@@ -92,13 +93,13 @@ impl Ceilings {
         }
     }
 
-    /// The faster of the ways to multiply f16.
+    /// Returns the higher of the `mma.sync` and `wgmma` rates for f16.
     fn f16_flop_per_s(&self) -> f64 {
         let wgmma = self.wgmma_f16_flop_per_s.unwrap_or(0.0);
         self.mma_f16_flop_per_s.max(wgmma)
     }
 
-    /// The ceilings of arithmetic with their names, those that the device has.
+    /// Returns the names and rates of the arithmetic units that the device has.
     pub fn arithmetic(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let all = [
             ("FMA f32", Some(self.fma_flop_per_s)),
@@ -110,7 +111,7 @@ impl Ceilings {
         all.into_iter().filter_map(known)
     }
 
-    /// The least time for work that moves `bytes` bytes and does `flop` operations.
+    /// Returns the least time for work that moves `bytes` bytes and does `flop` operations.
     #[must_use]
     pub fn floor_s(&self, bytes: u64, flop: u64, math_mode: MathMode) -> f64 {
         let memory = bytes as f64 / self.copy_bytes_per_s;
@@ -165,7 +166,7 @@ fn arithmetic(stream: &Stream, unit: Unit, effort: &Effort) -> Result<f64> {
     Ok(unit.flop(&shape, steps) as f64 / time.as_secs_f64())
 }
 
-/// The fastest of several launches; the first ones find the device's clock low.
+/// Returns the time of the fastest of several launches. The first ones run at a low device clock.
 fn fastest(
     stream: &Stream,
     launches: usize,
@@ -177,7 +178,7 @@ fn fastest(
         launch()?;
         fastest = fastest.min(stream.record()?.since(&start)?);
     }
-    // A clock that stood still must not make a division by zero.
+    // A clock without progress must not cause a division by zero.
     Ok(fastest.max(Duration::from_nanos(1)))
 }
 

@@ -1,4 +1,4 @@
-//! What is to be measured, before anything of it is made.
+//! The description of a benchmark subject, without tensors.
 
 use convfuse::{DType, Result, lab, ops};
 use op_spec::Padding;
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::report::MathMode;
 
-/// Layers on an input of a shape that they take, and what the numbers are made from.
+/// A graph of layers, a valid input shape for it, and the seed of all values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Description {
-    /// Its number in KernelBench's level 2, if it is one of its problems.
+    /// The problem's number in KernelBench's level 2, if it is one of them.
     pub number: Option<u32>,
     /// The layers.
     #[serde(skip)]
@@ -26,19 +26,19 @@ pub struct Description {
     /// Element type of inputs, output and parameters.
     #[serde(serialize_with = "shown")]
     pub dtype: DType,
-    /// Whether the channels of the input are neighbours in memory, as in PyTorch's `channels_last`.
+    /// Whether the input is channels-last (NHWC), as in PyTorch's `channels_last`.
     pub channels_last: bool,
-    /// What parameters and inputs are made from.
+    /// The seed of parameters and inputs.
     pub seed: u64,
     /// Attributes under PyTorch's names.
     pub attributes: Value,
-    /// Operations of one pass of the convolutions.
+    /// Floating-point operations of all convolutions in one pass.
     pub flop: u64,
-    /// Bytes that any implementation must move: inputs, outputs, parameters.
+    /// Bytes of inputs, outputs and parameters, which any implementation must move.
     pub bytes: u64,
 }
 
-/// The attributes that both problems have, and further ones.
+/// The attributes common to both problems, and further ones.
 macro_rules! attributes {
     ($problem:ident, { $($further:tt)* }) => {
         json!({
@@ -60,7 +60,7 @@ impl Description {
     /// Problem 85 of KernelBench's level 2 with these attributes on an input of this shape.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and attributes that no chain can have.
+    /// As [`new`](Self::new), and attributes that the chain refuses.
     pub fn of_85(
         problem: &KernelBench85,
         shape: &[usize],
@@ -87,7 +87,7 @@ impl Description {
     /// Problem 79 of KernelBench's level 2 with these attributes on an input of this shape.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and attributes that no chain can have.
+    /// As [`new`](Self::new), and attributes that the chain refuses.
     pub fn of_79(
         problem: &KernelBench79,
         shape: &[usize],
@@ -102,10 +102,10 @@ impl Description {
         })
     }
 
-    /// Layers on an input of this shape.
+    /// Describes layers on an input of this shape.
     ///
     /// # Errors
-    /// [`Error::Graph`](convfuse::Error::Graph) for a shape that they refuse.
+    /// [`Error::Graph`](convfuse::Error::Graph) if the layers refuse the shape.
     pub fn new(graph: &Graph, shape: &[usize], dtype: DType, seed: u64) -> Result<Description> {
         let problem = graph.problem(shape)?;
         let (bytes, flop) = lab::bytes_and_flop(graph, &problem, dtype);
@@ -123,14 +123,14 @@ impl Description {
         })
     }
 
-    /// The problem's number, or what the kind of file is called that the layers are from.
+    /// Returns the problem's number, or the kind of the file that the layers come from.
     #[must_use]
     pub fn kind(&self) -> String {
         let kind = || written(&self.graph).0.to_owned();
         self.number.map_or_else(kind, |number| number.to_string())
     }
 
-    /// What [`data::fill`](convfuse::data::fill) makes the input from.
+    /// Returns the seed that [`data::fill`](convfuse::data::fill) takes for the input.
     #[must_use]
     pub const fn input_seed(&self) -> u64 {
         Part::Input.seed(self.seed)
@@ -146,8 +146,7 @@ impl Description {
         }
     }
 
-    /// Refuses what there is no memory for on the host: inputs and parameters, and what the float64 reference
-    /// takes.
+    /// Refuses a subject that exceeds the host's memory: inputs, parameters and the float64 reference.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](convfuse::Error::OutOfMemory)
@@ -157,11 +156,11 @@ impl Description {
     }
 }
 
-/// Layers as JSON: what the kind of their file is called, and what is in it.
+/// Returns layers as JSON: the kind of their file, and its contents.
 #[must_use]
 pub fn written(graph: &Graph) -> (&'static str, Value) {
     match graph.input() {
-        // A chain, whose values have no names.
+        // A chain has no value names.
         "" => (
             "chain",
             json!({"in_channels": graph.in_channels(), "layers": graph.layers()}),
@@ -170,8 +169,8 @@ pub fn written(graph: &Graph) -> (&'static str, Value) {
     }
 }
 
-/// What a subject is made of besides the parameters of its model's initialisation, by offset from the
-/// subject's seed.
+/// The parts of a subject besides the initial parameters of its model. The discriminant is an offset from
+/// the subject's seed.
 #[derive(Clone, Copy)]
 pub(super) enum Part {
     Input = 1,
@@ -184,21 +183,21 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// Mixed, so that no two parts share their numbers, nor a part and a parameter of the initialisation. Of
-    /// 32 bits, as records had them when a seed had no more.
+    /// Returns the seed of this part. Mixing keeps the random numbers of the parts, and of the initial
+    /// parameters, apart. The result has 32 bits for compatibility with records from before 64-bit seeds.
     pub(super) const fn seed(self, of_subject: u64) -> u64 {
         let mixed = op_spec::data::splitmix64(of_subject.wrapping_mul(8).wrapping_add(self as u64));
-        // The product has lost the upper three bits.
+        // The multiplication by 8 dropped the upper three bits.
         mixed.wrapping_add(of_subject >> 61) % (1 << 32)
     }
 }
 
-/// An element type by its name.
+/// Serializes an element type by its name.
 fn shown<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(dtype)
 }
 
-/// A padding as PyTorch is given it.
+/// Returns a padding in PyTorch's notation.
 fn written_padding<const D: usize>(padding: Padding<D>) -> Value {
     match padding {
         Padding::Each(each) => json!(each.as_slice()),

@@ -1,4 +1,4 @@
-//! One run of a subject: checked, then timed.
+//! One run of a subject: first checked, then timed.
 
 use convfuse::Result;
 use convfuse::model::{Options, Strategy};
@@ -12,44 +12,44 @@ use super::{Protocol, Subject, Summary};
 use crate::execution_mode::arrays;
 use crate::{Status, told};
 
-/// What a strategy did.
+/// The result of running a strategy.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Run {
     /// The strategy's name.
     pub strategy: String,
-    /// Its kernels, in words.
+    /// Its kernels, as text.
     pub kernels: String,
-    /// How long it takes; absent if it went wrong.
+    /// Timings; absent if the run failed.
     pub time: Option<Summary>,
     /// Kernel launches.
     pub launches: u64,
     /// Device memory beyond input, output and parameters.
     pub extra_bytes: u64,
-    /// Bytes that its kernels read and write, by their own account.
+    /// Bytes that its kernels read and write, as declared by the kernels.
     pub bytes_moved: u64,
-    /// The hash of the outputs' bits, so that two runs can be compared without their outputs: XXH3 with 128
-    /// bits and seed 0, as 32 hexadecimal digits, of one output after the other in the graph's order, its
-    /// elements in row-major order, each widened to f32 (f16 and bf16 exactly) and taken as its four bytes,
-    /// the lowest first. Absent if there was no output.
+    /// A hash of the outputs' bits, for comparing two runs without their outputs: 128-bit XXH3 with seed 0,
+    /// as 32 hexadecimal digits. It covers the outputs in the graph's order, the elements of each in
+    /// row-major order. Each element is widened to f32 (exactly, for f16 and bf16) and hashed as four
+    /// little-endian bytes. Absent if there was no output.
     pub output_hash: Option<String>,
     /// The largest difference of any output from the float64 reference.
     pub largest_error: Option<f64>,
-    /// The largest part of its tolerance that any element of any output uses.
+    /// The largest ratio of an element's error to its tolerance, over all outputs.
     pub tolerance_used: Option<f64>,
-    /// What went wrong.
+    /// The error message if the run failed.
     pub complaint: Option<String>,
-    /// What the run came to: whether its result is wrong, or something else happened.
+    /// The outcome of the run: success, a wrong result, or another failure.
     pub status: Status,
-    /// All outputs, widened to f32; none if something went wrong.
+    /// All outputs, widened to f32; empty if the run failed.
     #[serde(skip)]
     pub outputs: Vec<ArrayD<f32>>,
 }
 
 impl Subject {
-    /// Runs the model under a strategy: prepares a plan, compares its outputs with `expected` if there is
-    /// such, and times it if those agree. A failure is in [`complaint`](Run::complaint), so that
-    /// other strategies can go on.
+    /// Runs the model under a strategy: prepares a plan, compares its outputs with `expected` if given, and
+    /// times the plan if they agree. A failure is stored in [`complaint`](Run::complaint), which lets other
+    /// strategies continue.
     pub fn measure(
         &self,
         strategy: &Strategy,
@@ -121,7 +121,8 @@ impl Subject {
     }
 }
 
-/// The first output whose bits two runs do not share: where there are several, its name after a space.
+/// Finds the first output whose bits differ between two runs. Returns its name after a space, or an empty
+/// string if the graph has one output.
 fn different(graph: &Graph, one: &[ArrayD<f32>], other: &[ArrayD<f32>]) -> Option<String> {
     let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits();
     let mut pairs = one.iter().zip(other);
@@ -132,7 +133,7 @@ fn different(graph: &Graph, one: &[ArrayD<f32>], other: &[ArrayD<f32>]) -> Optio
     })
 }
 
-/// What [`Run::output_hash`] describes.
+/// Computes [`Run::output_hash`].
 fn hash(outputs: &[ArrayD<f32>]) -> String {
     let mut hasher = Xxh3::new();
     for value in outputs.iter().flatten() {
@@ -162,7 +163,7 @@ mod tests {
         let positive = output.mapv(f32::abs);
         assert_ne!(of(&output), of(&positive));
         assert_ne!(of(&output), of(&output.t().to_owned()));
-        // The order is that of the indices, whatever the order in memory.
+        // The order of hashing is by index, independent of the memory layout.
         let mut transposed = output.t().as_standard_layout().into_owned();
         transposed.swap_axes(0, 1);
         assert_eq!(of(&output), of(&transposed));

@@ -1,11 +1,11 @@
-//! How fast the pipelines run, and how fast they could.
+//! Benchmarks of models, compared with the limits of the device.
 //!
-//! A [`Description`] is of a chain, an input's shape and a seed, and a [`Subject`] is what it describes, on a
-//! device. [`Subject::measure`] runs it under one set of options: the output is checked against the float64
-//! reference first, so that only right answers are timed, then the run is repeated after a flush of the
-//! cache and summed up as a [`Summary`]. [`Ceilings`] says what the device reaches when it does one thing
-//! only, measured by kernels of this project, and a [`Report`] puts the two together. JSON that was kept is a
-//! [`Record`], and a [`Comparison`] tells which outputs have other bits since, and which times changed.
+//! A [`Description`] has the layers, an input shape and a seed; a [`Subject`] is the described model with
+//! its input on a device. [`Subject::measure`] runs it under one set of options. It checks the output
+//! against the float64 reference first, and times only correct runs: repeatedly, each after a cache flush,
+//! into a [`Summary`]. [`Ceilings`] holds the device's peak rates, measured by kernels of this project. A
+//! [`Report`] combines runs and ceilings. A [`Record`] is a report read from JSON, and a [`Comparison`]
+//! lists the runs whose output bits or times changed since.
 //!
 //! # Examples
 //! ```

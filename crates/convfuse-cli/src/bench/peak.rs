@@ -1,4 +1,4 @@
-//! Launches of the kernels that run one unit of the device at its peak, and what these must compute.
+//! Launches of the kernels that run one unit of the device at its peak, and checks of their results.
 
 use convfuse::{DType, Device, Error, Result, Stream, Tensor, lab};
 use kernels_gpu::peak::{PEAK_COPY_F32, PEAK_FMA_F32, PEAK_MMA, PEAK_WGMMA_F16};
@@ -9,30 +9,31 @@ use launch_config::peak::{
 use launch_config::{LaunchShape, WARP_THREADS};
 use ndarray::{ArrayD, IxDyn};
 
-/// Why a device could not be measured.
+/// The reason why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CeilingsError {
-    /// What the library says.
+    /// An error of the library.
     #[error(transparent)]
     Library(#[from] convfuse::Error),
-    /// A kernel that measures the device's peak stored something else than arithmetic gives.
+    /// A measuring kernel stored a wrong value.
     #[error(
         "{kernel}: element {index} is {actual}, must be {expected}; the device or its driver is at fault"
     )]
     WrongPeak {
         /// The kernel's symbol.
         kernel: &'static str,
-        /// The element.
+        /// The index of the element.
         index: usize,
-        /// What it is.
+        /// The stored value.
         actual: f32,
-        /// What it must be.
+        /// The correct value.
         expected: f64,
     },
 }
 
-/// Copies all of `source` to `target`: as many f32 elements, a multiple of `COPY_BLOCK_ELEMENTS`.
+/// Copies all of `source` to `target`, which has the same length: a multiple of `COPY_BLOCK_ELEMENTS` in
+/// f32.
 pub(super) fn copy(stream: &Stream, source: &Tensor, target: &mut Tensor) -> Result<()> {
     const KERNEL: &str = "peak_copy_f32";
     assert_eq!(
@@ -48,7 +49,7 @@ pub(super) fn copy(stream: &Stream, source: &Tensor, target: &mut Tensor) -> Res
     unsafe { lab::launch(stream, kernel, shape, Some(source), target, arguments) }
 }
 
-/// Which arithmetic a kernel keeps busy.
+/// The arithmetic unit that a kernel saturates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     /// FMA in f32.
@@ -81,7 +82,7 @@ impl Unit {
             || device.properties().arch.has_warpgroup_mma()
     }
 
-    /// The extent that one instruction sums over.
+    /// The length of the sum that one instruction computes (MMA K).
     const fn depth(self) -> u32 {
         match self {
             Unit::Fma => 1,
@@ -100,7 +101,7 @@ impl Unit {
         grid(self.kernel(), shape)
     }
 
-    /// How many values that launch stores.
+    /// The number of values that this launch stores.
     pub(super) const fn outputs(self, shape: &LaunchShape) -> u64 {
         match self {
             Unit::Fma => peak::fma_outputs(shape),
@@ -108,7 +109,7 @@ impl Unit {
         }
     }
 
-    /// The chains whose ends one output sums up.
+    /// The number of independent accumulator chains that one output sums up.
     const fn chains(self) -> usize {
         match self {
             Unit::Fma | Unit::MmaTf32 | Unit::MmaF16 => CHAINS,
@@ -116,7 +117,7 @@ impl Unit {
         }
     }
 
-    /// The sum of what these chains start at.
+    /// The sum of the initial values of the chains.
     fn starts(self) -> f64 {
         match self {
             Unit::WgmmaF16 => 0.0,
@@ -124,7 +125,7 @@ impl Unit {
         }
     }
 
-    /// The links that `steps` steps add to each chain.
+    /// The number of instructions in each chain after `steps` steps.
     fn links(self, steps: u32) -> u64 {
         let unroll = match self {
             Unit::Fma => FMA_UNROLL,
@@ -134,7 +135,7 @@ impl Unit {
         u64::from(steps) * u64::from(unroll)
     }
 
-    /// Multiplications and additions of a launch.
+    /// Multiplications and additions of one launch.
     pub(super) fn flop(self, shape: &LaunchShape, steps: u32) -> u64 {
         2 * self.outputs(shape) * self.chains() as u64 * self.links(steps) * u64::from(self.depth())
     }
@@ -168,11 +169,11 @@ impl Unit {
         unsafe { lab::launch(stream, kernel, shape, None, y, of_steps) }
     }
 
-    /// The most steps for which every sum is an integer that f32 has.
+    /// The most steps for which every sum is an integer that f32 represents exactly.
     pub(super) fn most_steps(self) -> u32 {
         let exact = 1u64 << f32::MANTISSA_DIGITS;
         let starts = self.starts() as u64;
-        // The largest values of a row and of a column.
+        // The largest product of a row value and a column value.
         let gain = match self {
             Unit::Fma => 1,
             Unit::MmaTf32 | Unit::MmaF16 | Unit::WgmmaF16 => 4 * 2,
@@ -198,7 +199,7 @@ impl Unit {
         Ok(())
     }
 
-    /// What a link adds to the chains that end in element `index`.
+    /// The increment of element `index` for one instruction of one chain.
     fn gain(self, index: usize) -> f64 {
         if self == Unit::Fma {
             return 1.0;
@@ -211,9 +212,9 @@ impl Unit {
     }
 }
 
-/// A tensor of `len` small integers, in f32.
+/// Creates an f32 tensor of `len` small integers.
 pub(super) fn counting(stream: &Stream, len: usize) -> Result<Tensor> {
-    // A prime period: no two blocks of a copy hold the same.
+    // A prime period gives no two blocks of a copy the same values.
     const PERIOD: usize = 65_521;
     let values = ArrayD::from_shape_fn(IxDyn(&[len]), |index| (index[0] % PERIOD) as f32);
     Tensor::from_array(stream, &values)

@@ -1,4 +1,4 @@
-//! Where the time of a run goes.
+//! The time of a run, launch by launch.
 
 use convfuse::Result;
 use convfuse::model::{Explanation, Options};
@@ -6,35 +6,35 @@ use serde::Serialize;
 
 use super::{Protocol, Subject, Summary};
 
-/// The times of the launches of a run, and of the whole.
+/// Times of the launches of a run, and of the whole run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
-    /// What runs.
+    /// The regions and launches of the run.
     #[serde(flatten)]
     pub explanation: Explanation,
-    /// The whole run, without events between its launches.
+    /// The time of the whole run, without events between its launches.
     pub time: Summary,
-    /// Its launches, in order, each between two events. Together they may take longer than the whole, in
-    /// which a launch may begin before the one in front of it is complete.
+    /// The time of each launch, in order, between two events. Their sum may exceed the time of the whole
+    /// run, in which a launch may start before the previous one is complete.
     pub launch_times: Vec<Summary>,
 }
 
-/// A region of a [`Profile`].
+/// The time of a region of a [`Profile`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RegionTime<'a> {
-    /// The name of the value that it gives; in a chain, whose values have none, the operators' names.
+    /// The name of the region's output value. In a chain, whose values have no names, the operators' names.
     pub name: &'a str,
-    /// The row of the table that does it.
+    /// The row of the kernel table that computes the region.
     pub kernels: &'static str,
-    /// Launches.
+    /// The number of launches.
     pub launches: usize,
     /// The sum of the medians of its launches, in seconds.
     pub seconds: f64,
-    /// Its part of the time of all launches; 0 where there are none.
+    /// The region's share of the time of all launches; 0 if there are none.
     pub share: f64,
-    /// The least time that the device allows for it, in seconds, where its rates are known.
+    /// The least time in seconds that the device allows for the region, if the device's rates are known.
     pub least_s: Option<f64>,
 }
 
@@ -68,17 +68,17 @@ impl Profile {
     }
 }
 
-/// The sum of the medians. Of no numbers `sum` makes -0.
+/// Sums the medians. A fold, since `sum` of no numbers is -0.
 fn seconds_of<'a>(times: impl IntoIterator<Item = &'a Summary>) -> f64 {
     times.into_iter().fold(0.0, |sum, time| sum + time.median)
 }
 
 impl Subject {
-    /// Times the launches of the model under these options. Results are not compared with anything.
+    /// Times the launches of the model under these options, without checking results.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](convfuse::Error::Unsupported) on the CPU device, which launches nothing; what a
-    /// plan may run into.
+    /// [`Error::Unsupported`](convfuse::Error::Unsupported) on the CPU device, which launches no kernels;
+    /// errors of preparing the plan.
     pub fn profile(&self, options: &Options, protocol: &mut Protocol) -> Result<Profile> {
         let stream = protocol.stream().clone();
         let mut plan = self.model.plan_for(&stream, self.inputs(), options)?;

@@ -1,4 +1,4 @@
-//! The rules that every run is timed by.
+//! The timing protocol of all runs.
 
 use std::time::{Duration, Instant};
 
@@ -9,31 +9,29 @@ use super::{Summary, peak};
 
 /// How runs are timed: repeated after a warm-up, on a GPU with its cache flushed before each.
 ///
-/// On a GPU an event before the run and one after give the device's own time. The flush writes more than the
-/// level-2 cache holds, outside of the timed span, so that a run finds its input in memory as it would in
-/// practice. It also keeps the device busy while the host queues the run, so the launches of a run follow one
-/// another closely and the host's own speed does not show. On any other device the host's clock is read
-/// around the run.
+/// On a GPU, events before and after the run give the device time. The flush writes more than the level-2
+/// cache holds, outside of the timed span, so a run reads its input from device memory as in practice. The
+/// flush also keeps the device busy while the host queues the run: its launches follow one another closely,
+/// and the host's speed does not affect the time. Other devices are timed by the host's clock.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Protocol {
     /// Timed repetitions.
     pub repeats: usize,
-    /// Repetitions before that.
+    /// Untimed repetitions before the timed ones.
     pub warm_ups: usize,
     stream: Stream,
     flush: Option<(Tensor, Tensor)>,
 }
 
-/// Launches with events for each flush in front of them: few enough that a host should have queued them all
-/// when the flushes are done.
+/// Launches with events per flush: few enough for the host to queue them all before the flushes end.
 const SPANS_OF_A_FLUSH: usize = 16;
 
-/// What a flush writes at least.
+/// The least bytes that a flush writes.
 const FLUSH_BYTES: u64 = 256 << 20;
 
 impl Protocol {
-    /// 50 repetitions on a GPU, 5 on the CPU, 1 in the emulator.
+    /// Creates a protocol with 50 repetitions on a GPU, 5 on the CPU, 1 in the emulator.
     ///
     /// # Errors
     /// [`OutOfMemory`](convfuse::Error::OutOfMemory) for the buffers of the flush.
@@ -61,17 +59,17 @@ impl Protocol {
         })
     }
 
-    /// The stream that work is timed on.
+    /// The stream of the timed work.
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// Bytes that each flush writes; 0 where there is none.
+    /// Bytes that each flush writes; 0 if there is no flush.
     pub fn flush_bytes(&self) -> u64 {
         self.flush.as_ref().map_or(0, |(_, target)| target.bytes())
     }
 
-    /// The clock that times come from, in words.
+    /// The name of the clock that gives the times.
     pub fn clock(&self) -> &'static str {
         if self.flush.is_some() {
             "device events"
@@ -83,7 +81,7 @@ impl Protocol {
     /// Times `run`, which queues its work on this protocol's stream.
     ///
     /// # Errors
-    /// Those of `run`, and of the device.
+    /// Errors of `run` and of the device.
     pub fn time(&mut self, mut run: impl FnMut() -> Result<()>) -> Result<Summary> {
         for _ in 0..self.warm_ups {
             self.flush()?;
@@ -97,11 +95,11 @@ impl Protocol {
         Ok(Summary::of(&times).expect("there was at least one repetition"))
     }
 
-    /// Times the spans between the events that `run` records on this protocol's stream, `spans` of them, the
-    /// same number in each repetition.
+    /// Times the spans between consecutive events that `run` records on this protocol's stream. Each
+    /// repetition has the same number of spans, `spans`.
     ///
     /// # Errors
-    /// [`OutOfMemory`](convfuse::Error::OutOfMemory) for the times; those of `run`, and of the device.
+    /// [`OutOfMemory`](convfuse::Error::OutOfMemory) for the times; errors of `run` and of the device.
     pub fn time_spans(
         &mut self,
         spans: usize,
@@ -111,7 +109,7 @@ impl Protocol {
         lab::must_have_memory(all.saturating_mul(size_of::<Duration>()))?;
         let mut times = vec![Vec::new(); spans];
         for repeat in 0..self.warm_ups + self.repeats.max(1) {
-            // The device stays busy until the host has queued all.
+            // The device stays busy until the host has queued the whole run.
             for _ in 0..=spans / SPANS_OF_A_FLUSH {
                 self.flush()?;
             }
@@ -128,7 +126,7 @@ impl Protocol {
             .collect())
     }
 
-    /// All repetitions are queued before the first is waited for.
+    /// Queues all repetitions before waiting for the first.
     fn device_times(
         &mut self,
         repeats: usize,
@@ -152,7 +150,7 @@ impl Protocol {
     }
 }
 
-/// Work on other devices than a GPU is done when the call returns.
+/// Times runs by the host's clock. On devices other than a GPU, the work is complete when `run` returns.
 fn host_times(repeats: usize, mut run: impl FnMut() -> Result<()>) -> Result<Vec<Duration>> {
     let mut times = Vec::with_capacity(repeats);
     for _ in 0..repeats {

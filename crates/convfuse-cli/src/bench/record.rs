@@ -1,4 +1,4 @@
-//! Records: reports that were written to a file, and what a new report changes.
+//! Records of earlier benchmarks, and comparisons of a new report with them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,42 +7,42 @@ use serde::Deserialize;
 use super::report::MathMode;
 use super::statistics::quantile;
 
-/// Why the record in a file cannot be compared with.
+/// The reason why a record cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {flaw}", .path.display())]
 pub struct RecordError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The flaw of the file.
     #[source]
     pub flaw: RecordFlaw,
 }
 
-/// What is wrong with a record.
+/// A flaw of a record.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordFlaw {
-    /// It is not the JSON of a report.
+    /// The text is not the JSON of a report.
     #[error("is not a record of `convfuse bench --json`")]
     Format(#[from] serde_json::Error),
-    /// It has no runs that went right.
+    /// The record has no successful run.
     #[error("has no run that went right, so there is nothing to compare with")]
     NoRuns,
-    /// A run that went right has no hash, as in records of earlier versions.
+    /// A successful run has no hash, as in records of earlier versions.
     #[error("{0} has no output_hash; a record must have one for every run that went right")]
     NoHash(String),
-    /// A run cannot be told from another.
+    /// Two runs have the same problem, strategy and math mode.
     #[error("{0} is there more than once; a run must be unique to be compared with")]
     Twice(String),
 }
 
-/// What a comparison needs of a [`Report`](super::Report) in JSON; all else in the file is ignored.
+/// The parts of a [`Report`](super::Report) in JSON that a comparison needs. All other keys are ignored.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct Record {
-    /// When it was made.
+    /// The date of the benchmark.
     pub date: String,
-    /// The device that it was made on.
+    /// The device of the benchmark.
     pub device: RecordDevice,
     problems: Vec<RecordProblem>,
 }
@@ -69,7 +69,7 @@ struct RecordProblem {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct RecordRun {
     strategy: String,
-    // The name in older records.
+    // The key in older records.
     #[serde(alias = "products")]
     math_mode: MathMode,
     output_hash: Option<String>,
@@ -83,11 +83,10 @@ struct RecordTime {
 }
 
 impl Record {
-    /// The record that is the text of a file. Its runs must be unique, and those that went right must have
-    /// hashes.
+    /// Parses the text of a file. Its runs must be unique, and successful runs must have hashes.
     ///
     /// # Errors
-    /// What [`RecordFlaw`] lists.
+    /// See [`RecordFlaw`].
     pub fn of_text(path: &Path, text: &str) -> Result<Record, RecordError> {
         let checked = Record::from_json(text)
             .map_err(RecordFlaw::from)
@@ -121,27 +120,27 @@ impl Record {
         problems.flat_map(move |problem| problem.results.iter().map(of(problem)))
     }
 
-    /// The run of the same problem that was done in the same way.
+    /// Finds the run of the same problem with the same strategy and math mode.
     fn find(&self, problem: &RecordProblem, run: &RecordRun) -> Option<&RecordRun> {
         let mut runs = self.runs();
         let found = runs.find(|(other, same)| same.is_same(run) && other.is_same(problem));
         found.map(|(_, run)| run)
     }
 
-    /// The record that [`Report::to_json`](super::Report::to_json) made.
+    /// Parses the JSON of [`Report::to_json`](super::Report::to_json).
     ///
-    /// A new report goes through its JSON as well, so that numbers in attributes are equal if their texts
+    /// A new report also passes through its JSON, which makes numbers in attributes equal if their texts
     /// are.
     ///
     /// # Errors
-    /// Text that is no such JSON.
+    /// Text that is not the JSON of a report.
     pub fn from_json(text: &str) -> serde_json::Result<Record> {
         serde_json::from_str(text)
     }
 }
 
 impl RecordProblem {
-    /// Whether the two are one problem: of one name, with the same numbers to compute from.
+    /// Whether both are the same problem: equal names and equal parameters of the computation.
     fn is_same(&self, other: &RecordProblem) -> bool {
         self.number == other.number
             && self.title == other.title
@@ -179,7 +178,7 @@ impl RecordRun {
     }
 }
 
-/// How the output of a run compares with the old record.
+/// The result of comparing a run's output with the old record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
@@ -187,11 +186,11 @@ pub enum Finding {
     Equal,
     /// The hashes differ.
     Different,
-    /// The old record has no such run, or it went wrong there.
+    /// The old record has no successful run of this kind.
     MissingInOld,
-    /// The new record has no such run although it was asked for.
+    /// The new record lacks this run although it was requested.
     MissingInNew,
-    /// The new run went wrong.
+    /// The new run failed.
     Wrong,
 }
 
@@ -205,7 +204,7 @@ pub struct RunComparison {
     pub strategy: String,
     /// The math mode of its convolution.
     pub math_mode: MathMode,
-    /// What was found.
+    /// The result of comparing the outputs.
     pub finding: Finding,
     /// The median time in the old record, in seconds.
     pub old_s: Option<f64>,
@@ -237,7 +236,7 @@ impl RunComparison {
         })
     }
 
-    /// The new median over the old one, where there are both.
+    /// The ratio of the new median to the old one, if both exist.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         let positive = |seconds: f64| seconds.max(f64::MIN_POSITIVE);
@@ -253,17 +252,17 @@ impl RunComparison {
     }
 }
 
-/// Every run of a new record next to that of an old one.
+/// All runs of a new record, each compared with the old record.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Comparison {
-    /// The new record's runs in their order, then those of the old record that are missing.
+    /// The new record's runs in their order, then the missing runs of the old record.
     pub runs: Vec<RunComparison>,
 }
 
 impl Comparison {
-    /// Looks up every run of `new` in `old`. A run of `old` that `new` lacks is missing if `new` has its
-    /// problem, and `asked` says that its strategy in its math mode was to be run.
+    /// Looks up every run of `new` in `old`. A run of `old` is missing from `new` if `new` has its problem,
+    /// and `asked` returns true for its strategy and math mode.
     #[must_use]
     pub fn new(old: &Record, new: &Record, asked: impl Fn(&str, MathMode) -> bool) -> Comparison {
         let mut runs = Vec::new();
@@ -281,14 +280,14 @@ impl Comparison {
         Comparison { runs }
     }
 
-    /// How many runs have this finding.
+    /// Counts the runs with this finding.
     #[must_use]
     pub fn count(&self, finding: Finding) -> usize {
         let same = self.runs.iter().filter(|run| run.finding == finding);
         same.count()
     }
 
-    /// The median and the largest of the times' ratios, new over old; `None` if there are none.
+    /// The median and the largest ratio of new to old times; `None` if there are no ratios.
     #[must_use]
     pub fn ratios(&self) -> Option<(f64, f64)> {
         let mut ratios: Vec<f64> = self.runs.iter().filter_map(RunComparison::ratio).collect();
@@ -297,15 +296,15 @@ impl Comparison {
         Some((quantile(&ratios, 0.5), largest))
     }
 
-    /// How many runs are more than `percent` percent slower than before.
+    /// Counts the runs that are more than `percent` percent slower than before.
     #[must_use]
     pub fn slower(&self, percent: f64) -> usize {
         let slower = self.runs.iter().filter(|run| run.is_slower(percent));
         slower.count()
     }
 
-    /// Whether runs were compared, all have the same bits, no requested run is missing or failed, and none is
-    /// slower by more than the limit in percent, if there is one.
+    /// Whether the comparison passes: runs were compared, all bits are equal, no requested run is missing or
+    /// failed, and none is slower by more than `time_limit` percent (if given).
     #[must_use]
     pub fn is_right(&self, time_limit: Option<f64>) -> bool {
         let bad = [Finding::Different, Finding::MissingInNew, Finding::Wrong];

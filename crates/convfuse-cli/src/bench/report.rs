@@ -1,4 +1,4 @@
-//! Everything that a benchmark found, ready to be written down.
+//! The complete results of a benchmark.
 
 use std::path::PathBuf;
 
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 use super::{Ceilings, Description, Protocol, Run};
 use crate::Status;
 
-/// How a convolution multiplies, which decides what units of a device can do it.
+/// The math mode of a convolution, which decides the units of a device that can compute it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MathMode {
-    /// f32 with all its bits.
+    /// f32 with full precision.
     Accurate,
     /// f32 rounded to 11 significant bits, as tf32 is.
     Fast,
-    /// f16 or bf16, as stored.
+    /// f16 or bf16 operands, as stored.
     Half,
 }
 
 impl MathMode {
-    /// A word for it.
+    /// The name of the mode.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,58 +33,58 @@ impl MathMode {
     }
 }
 
-/// A benchmark's findings.
+/// The results of a benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// The version of this library.
     pub convfuse: &'static str,
-    /// What this is a record of: `bench`.
+    /// The kind of the record: `bench`.
     pub kind: &'static str,
-    /// When, such as `2026-11-20T15:04:05Z`.
+    /// The date and time in UTC, such as `2026-11-20T15:04:05Z`.
     pub date: String,
-    /// What was asked for.
+    /// The command line.
     pub command: Vec<String>,
     /// The device.
     pub device: DeviceInfo,
-    /// The clock that times come from.
+    /// The name of the clock that gives the times.
     pub clock: &'static str,
     /// Bytes written before each run, to flush the cache.
     pub flush_bytes: u64,
-    /// What the device reaches at most.
+    /// The peak rates of the device.
     pub ceilings: Option<Ceilings>,
-    /// What the whole came to, as the exit status says it.
+    /// The outcome of the whole benchmark, as in the exit status.
     pub status: Status,
-    /// What ended it early, if anything did.
+    /// The error that ended the benchmark early, if any.
     pub error: Option<String>,
-    /// Each pipeline's runs.
+    /// The runs of each problem.
     pub problems: Vec<Problem>,
 }
 
-/// One pipeline on one input.
+/// One graph of layers on one input.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
-    /// What it is.
+    /// The description of layers, input and seed.
     #[serde(flatten)]
     pub description: Description,
-    /// The name that it was given, if it was.
+    /// The title given in the request, if any.
     pub title: Option<String>,
     /// Its operators.
     pub name: String,
-    /// What [`data::fill`](convfuse::data::fill) made the input from.
+    /// The seed that [`data::fill`](convfuse::data::fill) takes for the input.
     pub input_seed: u64,
     /// The file with the parameters, if there is one.
     pub parameters: Option<PathBuf>,
-    /// What kept the problem from being run to its end, if anything did.
+    /// The error that stopped the problem early, if any.
     pub error: Option<String>,
-    /// What the problem came to.
+    /// The outcome of the problem.
     pub status: Status,
-    /// What the strategies did.
+    /// The runs of all strategies.
     pub results: Vec<Score>,
 }
 
-/// A run, and how it compares with what the device could do.
+/// A run, compared with the peak rates of the device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Score {
@@ -99,14 +99,15 @@ pub struct Score {
     pub bytes_per_s: Option<f64>,
     /// The least time that the ceilings allow.
     pub floor_s: Option<f64>,
-    /// That time over the median.
+    /// The ratio of that least time to the median.
     pub fraction_of_ceiling: Option<f64>,
-    /// The file with all outputs, if there is one: `output`, or under their names where there are several.
+    /// The file with all outputs, if there is one. A single output is named `output`; several have their own
+    /// names.
     pub output: Option<PathBuf>,
 }
 
 impl Report {
-    /// A report without results.
+    /// Creates a report without results.
     #[must_use]
     pub fn new(
         date: String,
@@ -137,7 +138,7 @@ impl Report {
 }
 
 impl Problem {
-    /// What is described, without results.
+    /// Creates a problem without results.
     #[must_use]
     pub fn of(description: &Description) -> Problem {
         Problem {
@@ -152,7 +153,7 @@ impl Problem {
         }
     }
 
-    /// Such as `85 f16`, or with the problem's title in place of the number.
+    /// The label of the problem: `85 f16`, for example, or its title in place of the number.
     #[must_use]
     pub fn label(&self) -> String {
         let number = self.description.number.map(|number| number.to_string());
@@ -160,7 +161,7 @@ impl Problem {
         format!("{} {}", title.unwrap_or(&self.name), self.description.dtype)
     }
 
-    /// Holds a run against the ceilings.
+    /// Compares a run with the ceilings.
     #[must_use]
     pub fn score(&self, run: Run, math_mode: MathMode, ceilings: Option<&Ceilings>) -> Score {
         let median = run.time.map(|time| time.median.max(f64::MIN_POSITIVE));

@@ -1,32 +1,32 @@
-//! Repeated measurements in a few numbers.
+//! Statistics of repeated measurements.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// The middle and the spread of repeated timings, in seconds.
+/// The median and the spread of repeated timings, in seconds.
 ///
-/// The median stands for the run: one interrupted repetition moves a mean, but not a median. The
-/// quartiles tell whether to believe it.
+/// The median represents the run: one interrupted repetition shifts a mean, but not a median. The quartiles
+/// show how reliable it is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
-    /// The fastest.
+    /// The shortest time.
     pub min: f64,
-    /// A quarter were faster.
+    /// The 25th percentile.
     pub lower_quartile: f64,
-    /// Half were faster.
+    /// The 50th percentile.
     pub median: f64,
-    /// A quarter were slower.
+    /// The 75th percentile.
     pub upper_quartile: f64,
-    /// The slowest.
+    /// The longest time.
     pub max: f64,
-    /// How many there were.
+    /// The number of timings.
     pub repeats: usize,
 }
 
 impl Summary {
-    /// Sums up timings; `None` if there are none.
+    /// Summarizes timings; `None` if there are none.
     #[must_use]
     pub fn of(times: &[Duration]) -> Option<Summary> {
         let mut seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
@@ -43,7 +43,7 @@ impl Summary {
     }
 }
 
-/// The value below which `fraction` of the sorted values lie, on the straight line between its neighbours.
+/// Returns the `fraction` quantile of sorted values, by linear interpolation between its neighbours.
 pub(super) fn quantile(sorted: &[f64], fraction: f64) -> f64 {
     let position = fraction * (sorted.len() - 1) as f64;
     let (below, weight) = (position.floor() as usize, position.fract());

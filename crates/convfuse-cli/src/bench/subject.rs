@@ -1,4 +1,4 @@
-//! Models with parameters and inputs that can be made again anywhere.
+//! Models with reproducible parameters and inputs.
 
 use convfuse::model::Model;
 use convfuse::{DType, Inputs, Parameters, Result, Stream, Tensor};
@@ -10,7 +10,7 @@ use oracle::{Case, Expected};
 use super::description::{Description, Part};
 use crate::execution_mode::{OperandFormat, named, precision, rounded};
 
-/// A model with an input, ready to be run.
+/// A model with its inputs on a device.
 #[derive(Debug)]
 pub struct Subject {
     pub(super) model: Model,
@@ -20,13 +20,13 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// What is described, on an input uniform in [0, 1), and further ones in [-1, 1).
+    /// Creates the described model. Its first input is uniform in [0, 1), further inputs in [-1, 1).
     ///
-    /// The norms' weights and the factors that are initialised with 1 are random in (-1.5, 1.5), the norms'
-    /// biases in (-0.5, 0.5): of their initial values, 1 and 0, half the arithmetic would not show.
+    /// Norm weights, and factors with initial value 1, are random in (-1.5, 1.5); norm biases are random in
+    /// (-0.5, 0.5). With their initial values, 1 and 0, half of the arithmetic would have no effect.
     ///
     /// # Errors
-    /// What uploading may run into.
+    /// Errors of uploading.
     pub fn new(stream: &Stream, description: &Description) -> Result<Self> {
         let Description {
             graph, dtype, seed, ..
@@ -67,15 +67,16 @@ impl Subject {
         self.model.graph()
     }
 
-    /// The float64 reference of all outputs, with the tolerance of the element type's arithmetic.
+    /// Computes the float64 reference of all outputs, with the tolerance of the element type's arithmetic.
     ///
     /// # Errors
-    /// None for a subject that could be made.
+    /// None for a subject that was created successfully.
     pub fn expected(&self, math_mode: ops::Precision) -> Result<Expected> {
         self.expected_with_progress(math_mode, &|_, _| ())
     }
 
-    /// The same, which tells `progress` how many layers of samples are done, and of how many.
+    /// As [`expected`](Self::expected), and reports to `progress` how many layers of samples are done, and
+    /// of how many.
     ///
     /// # Errors
     /// As [`expected`](Self::expected).
@@ -94,12 +95,12 @@ impl Subject {
         self.model.dtype()
     }
 
-    /// What the model is run on.
+    /// The inputs of the model.
     pub(super) fn inputs(&self) -> Inputs<&Tensor> {
         named(self.graph(), &self.x, &self.further)
     }
 
-    /// The parameters, as rounded to the element type, under PyTorch's names.
+    /// The parameters, rounded to the element type, under PyTorch's names.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &ArrayD<f32>)> {
         let table = self.case.graph.parameters().iter();
         let names = table.map(|parameter| parameter.name.as_str());
@@ -107,7 +108,7 @@ impl Subject {
     }
 }
 
-/// An array in memory as one whose axis `channels` is the last would be.
+/// Uploads an array whose axis `channels` is innermost in memory.
 fn channels_last(
     stream: &Stream,
     array: &ArrayD<f32>,
@@ -127,7 +128,7 @@ fn channels_last(
     Ok(same.expect("the same elements"))
 }
 
-/// PyTorch's initialisation, with random numbers for what would be all 1 or 0.
+/// PyTorch's initialisation, with random numbers in place of parameters that are all 1 or 0.
 fn parameters(graph: &Graph, seed: u64) -> Result<Parameters> {
     let mut parameters = Parameters::init(graph, seed)?;
     let mut earlier = [0; 2];
@@ -154,7 +155,7 @@ fn parameters(graph: &Graph, seed: u64) -> Result<Parameters> {
             }
             _ => continue,
         };
-        // The second norm of a chain has other numbers than the first.
+        // The second norm of a chain gets other numbers than the first.
         let earlier = &mut earlier[usize::from(sources.len() == 1)];
         let seed = seed.wrapping_add(*earlier << 32);
         *earlier += 1;

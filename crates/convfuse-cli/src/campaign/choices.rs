@@ -1,23 +1,23 @@
-//! The random choices that a case follows from, as a list of numbers. A case can thus be reported, repeated
-//! and reduced by its numbers alone. proptest makes the random numbers and reduces them.
+//! The random choices that determine a case, as a list of numbers. The numbers alone are enough to report,
+//! repeat and reduce a case. proptest draws and reduces them.
 
 use proptest::bool::Weighted;
 use proptest::num::u32::BinarySearch;
 use proptest::strategy::{NewTree, Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// Where choices come from, and which were made.
+/// The source of choices, and the choices made so far.
 #[derive(Debug)]
 pub(super) struct Choices {
     source: Source,
     taken: Vec<u32>,
-    /// Whether sizes may be far beyond what a case takes that is computed.
+    /// Whether sizes may be too large to compute the case.
     any_size: bool,
 }
 
 #[derive(Debug)]
 enum Source {
-    /// The fractions that are drawn are raised to `power`, which prefers small ones.
+    /// Random fractions, raised to `power` to prefer small ones.
     Random {
         runner: Box<TestRunner>,
         power: i32,
@@ -26,7 +26,7 @@ enum Source {
 }
 
 impl Choices {
-    /// Random choices. The larger `power` (at least 1) is, the more of them are small.
+    /// Random choices. A larger `power` (at least 1) gives more small ones.
     pub(super) fn random(seed: [u64; 4], power: i32) -> Choices {
         let seed = seed.map(u64::to_le_bytes).concat();
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
@@ -38,7 +38,7 @@ impl Choices {
         }
     }
 
-    /// These ones, and the first of all possibilities after them.
+    /// The given choices, followed by 0 for all further ones.
     pub(super) fn given(choices: Vec<u32>) -> Choices {
         Choices {
             source: Source::Given(choices),
@@ -47,18 +47,18 @@ impl Choices {
         }
     }
 
-    /// The same with sizes that are too large to compute with, as those of networks are.
+    /// The same choices, with sizes as large as in networks. A case of this size is not computed.
     pub(super) fn of_any_size(mut self) -> Choices {
         self.any_size = true;
         self
     }
 
-    /// What was chosen so far.
+    /// The choices made so far.
     pub(super) fn taken(&self) -> &[u32] {
         &self.taken
     }
 
-    /// One of `0..count`, of which 0 is the simplest.
+    /// Chooses one of `0..count`; 0 is the simplest.
     pub(super) fn below(&mut self, count: u32) -> u32 {
         let last = count.saturating_sub(1);
         let choice = match &mut self.source {
@@ -75,13 +75,13 @@ impl Choices {
         choice
     }
 
-    /// One of `first..=last`, of which `first` is the simplest.
+    /// Chooses one of `first..=last`; `first` is the simplest.
     pub(super) fn within(&mut self, first: usize, last: usize) -> usize {
         first + self.below((last - first + 1) as u32) as usize
     }
 
-    /// A number of channels, samples or positions: one of `first..=last`, of which `first` is the simplest,
-    /// or up to 64 times as many, and a multiple of 8 as often as not.
+    /// Chooses a number of channels, samples or positions in `first..=last`; `first` is the simplest. With
+    /// any size allowed, the limit is up to 64 times as large, and half of the numbers are multiples of 8.
     pub(super) fn size(&mut self, first: usize, last: usize) -> usize {
         if !self.any_size {
             return self.within(first, last);
@@ -97,23 +97,23 @@ impl Choices {
         }
     }
 
-    /// The same on each axis.
+    /// Chooses a number in `first..=last` for each axis.
     pub(super) fn each<const D: usize>(&mut self, first: usize, last: usize) -> [usize; D] {
         std::array::from_fn(|_| self.within(first, last))
     }
 
-    /// True with a probability of one in this many.
+    /// Returns true with probability `1 / times`.
     pub(super) fn once_in(&mut self, times: u32) -> bool {
         self.below(times) == times - 1
     }
 
-    /// One of these, of which the first is the simplest.
+    /// Chooses one of `all`; the first is the simplest.
     pub(super) fn of<T: Copy, const N: usize>(&mut self, all: [T; N]) -> T {
         all[self.below(N as u32) as usize]
     }
 }
 
-/// A choice that was made, as the strategy that begins with it.
+/// A choice, as a proptest strategy that starts from it.
 #[derive(Debug)]
 struct Made(u32);
 
@@ -126,15 +126,15 @@ impl Strategy for Made {
     }
 }
 
-/// The simplest choices that were found to fail: of those that do, each was left out or made less.
+/// Reduces failing choices: removes or lowers each one while the case still fails.
 ///
-/// `failing` is given choices and the simplest so far, and gives those that were needed of the former if they
-/// fail.
+/// `failing` takes new choices and the simplest ones so far. If the case of the new choices fails, it
+/// returns the choices that the case used.
 pub(super) fn simplest(
     mut simplest: Vec<u32>,
     mut failing: impl FnMut(Vec<u32>, &[u32]) -> Option<Vec<u32>>,
 ) -> Vec<u32> {
-    // What one pass leaves another may make simpler.
+    // One pass may allow another to reduce further.
     loop {
         let before = simplest.clone();
         let made = |&choice| (proptest::bool::weighted(1.0), Made(choice));

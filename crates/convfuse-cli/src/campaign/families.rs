@@ -1,4 +1,4 @@
-//! What cases are drawn from: every operator, and chains of the kinds that kernels are made for.
+//! Families of cases: every operator, and the kinds of chains that have specialized kernels.
 
 use convfuse::graph::{Chain, ConvLayer, ConvTransposeLayer, GraphError, Layer, Other};
 use convfuse::spec::{ClampSpec, ReductionOp, UpsampleMode, UpsampleSpec};
@@ -28,14 +28,14 @@ const REDUCTION: &str = "reduction";
 pub(super) struct Plan {
     pub(super) layers: Vec<Layer>,
     pub(super) input: Vec<usize>,
-    /// A layer before the last one that gives a further output.
+    /// The index of a layer before the last one whose value is a further output.
     pub(super) output: Option<usize>,
 }
 
-/// Cases of one kind.
+/// A kind of cases.
 #[derive(Debug)]
 pub struct Family {
-    /// What it is called: an operator, or what is particular about its chains.
+    /// The name: an operator, or the characteristic of its chains.
     pub name: &'static str,
     pub(super) draw: fn(&mut Choices) -> Plan,
 }
@@ -45,14 +45,13 @@ impl Family {
         Family { name, draw }
     }
 
-    /// What stands for the families of all operators.
+    /// The name for the families of all operators.
     pub const OPERATORS: &str = "operators";
 
-    /// What stands for all others, whose cases are chains of several layers.
+    /// The name for all other families, whose cases are chains of several layers.
     pub const CHAINS: &str = "chains";
 
-    /// The families that a name is of: one, those of all operators, or those of all chains; none of another
-    /// name.
+    /// Returns the families of a name: one family, all operators, or all chains. Empty for an unknown name.
     #[must_use]
     pub fn named(name: &str) -> Vec<&'static Family> {
         let is_named = |family: &&Family| match name {
@@ -63,31 +62,31 @@ impl Family {
         FAMILIES.iter().filter(is_named).collect()
     }
 
-    /// Whether its cases are an operator by itself.
+    /// Whether its cases are single operators.
     #[must_use]
     pub fn is_operator(&self) -> bool {
         let simplest = (self.draw)(&mut Choices::given(Vec::new()));
         matches!(&simplest.layers[..], [layer] if self.has_cases_of(layer.operator()))
     }
 
-    /// Whether this is the family's name, or that of one of the operators that its cases are drawn from.
+    /// Whether this is the family's name, or the name of an operator that its cases are drawn from.
     pub(super) fn has_cases_of(&self, name: &str) -> bool {
         let mut operations = ReductionOp::ALL.iter();
         self.name == name
             || self.name == REDUCTION && operations.any(|operation| operation.name() == name)
     }
 
-    /// That of case `number` of a campaign of these: each in turn.
+    /// The family of case `number` of a campaign: each family in turn.
     ///
     /// # Panics
-    /// Without any.
+    /// If `families` is empty.
     #[must_use]
     pub fn of_number(families: &[&'static Family], number: u64) -> &'static Family {
         families[(number % families.len() as u64) as usize]
     }
 }
 
-/// All families. In a campaign of all, case `n` belongs to family `n` modulo their number.
+/// All families. In a campaign of all families, case `n` belongs to family `n` modulo their number.
 pub const FAMILIES: &[Family] = &[
     Family::new("conv1d", conv1d),
     Family::new("conv2d", conv2d),
@@ -166,8 +165,8 @@ pub const FAMILIES: &[Family] = &[
     Family::new("networks", networks),
 ];
 
-/// The shape of a tensor with these channels: a sample of `dimensions` dimensions of up to `most` elements
-/// each, up to three of them.
+/// Draws the shape of a tensor with these channels: up to three samples with `dimensions` dimensions of
+/// `least` to `most` elements each.
 fn shape(
     c: &mut Choices,
     channels: usize,
@@ -197,10 +196,10 @@ fn of_graph(chain: Result<Chain, GraphError>, input: &[usize]) -> Plan {
     }
 }
 
-/// A convolution in groups, and its input's channels.
+/// Draws a grouped convolution, and its number of input channels.
 fn any_conv<const D: usize>(c: &mut Choices, most: [usize; D]) -> (ConvLayer<D>, usize) {
     let (groups, of_group, filters) = (c.size(1, 3), c.size(1, 6), c.size(1, 9));
-    // Drawn in this order, choices of earlier campaigns give the same cases.
+    // This order of drawing keeps the cases of earlier campaigns.
     let (attributes, bias) = (conv_attributes(c, groups), !c.once_in(3));
     let kernel_size = most.map(|most| c.within(1, most));
     let conv = ConvLayer::new("conv", groups * filters, kernel_size);
@@ -222,7 +221,7 @@ fn conv3d(c: &mut Choices) -> Plan {
     one(Layer::from(conv), shape(c, channels, 3, 1, 11))
 }
 
-/// A transposed convolution in groups, and its input's channels.
+/// Draws a grouped transposed convolution, and its number of input channels.
 fn any_transposed<const D: usize>(
     c: &mut Choices,
     most: [usize; D],
@@ -250,7 +249,7 @@ fn conv_transpose3d(c: &mut Choices) -> Plan {
     one(Layer::from(conv), shape(c, channels, 3, 1, 6))
 }
 
-/// Any tensor with channels: of few long planes, or of many short ones.
+/// Draws the shape of any tensor with channels: few long planes, or many short ones.
 fn any(c: &mut Choices, channels: usize) -> Vec<usize> {
     let dimensions = c.within(0, 3);
     let most = [0, 3000, 60, 14][dimensions];
@@ -266,14 +265,14 @@ fn linear(c: &mut Choices) -> Plan {
     }
 }
 
-/// To a size or by a factor, of every mode.
+/// Upsampling to a size or by a factor, in every mode.
 fn upsample(c: &mut Choices) -> Plan {
     let dimensions = c.within(1, 3);
     let channels = c.size(1, 12);
     let input = shape(c, channels, dimensions, 1, [400, 20, 6][dimensions - 1]);
     let spec = match c.once_in(2) {
         true => UpsampleSpec::size(c.within(1, [900, 40, 12][dimensions - 1])),
-        // Not below what leaves an axis of one value a value.
+        // A factor below 1 could leave an axis of extent 1 empty.
         false => UpsampleSpec::scale_factor(1.0 + c.within(0, 20) as f64 * 0.13),
     };
     let linear = [
@@ -304,7 +303,7 @@ fn of_channels(c: &mut Choices) -> Plan {
 fn of_samples(c: &mut Choices) -> Plan {
     let channels = c.size(1, 12);
     let input = any(c, channels);
-    // Of samples, of the last axes, or of the channels.
+    // A norm of each sample, of the last axes, or of the channels.
     let first = c.within(1, input.len() - 1);
     match c.once_in(3) {
         true => one(layer_norm(c, "norm", &input[1..2]).dim(1).into(), input),
@@ -334,7 +333,8 @@ fn prelu(c: &mut Choices) -> Plan {
     one(Layer::prelu("prelu", slopes).into(), any(c, channels))
 }
 
-/// An operation with a residual, with a constant, the pointwise function `number`, or with a parameter.
+/// An arithmetic operation with a residual, with a constant (pointwise function `number`), or with a
+/// parameter.
 fn arithmetic(c: &mut Choices, number: u32, layer: fn(Other) -> Layer) -> Plan {
     let channels = c.size(1, 20);
     match c.below(3) {
@@ -353,18 +353,18 @@ fn pool(c: &mut Choices, dimensions: usize, layer: fn(&mut Choices, usize) -> La
 fn over_axes(c: &mut Choices) -> Plan {
     let channels = c.size(1, 300);
     let mut input = any(c, channels);
-    // Planes short enough for this many.
+    // Keeps the planes short enough for this many channels.
     while input.len() > 2 && input.iter().product::<usize>() > 200_000 {
         input.pop();
     }
     one(reduction(c, input.len()), input)
 }
 
-/// A softmax, or its logarithm, over any neighbouring axes.
+/// A softmax, or its logarithm, over any adjacent axes.
 fn shares(c: &mut Choices, layer: fn(&[isize]) -> Layer) -> Plan {
     let channels = c.size(1, 300);
     let mut input = any(c, channels);
-    // Planes short enough for this many.
+    // Keeps the planes short enough for this many channels.
     while input.len() > 2 && input.iter().product::<usize>() > 200_000 {
         input.pop();
     }
@@ -383,7 +383,7 @@ fn pointwise(c: &mut Choices, number: u32) -> Plan {
 }
 
 fn bounds(c: &mut Choices) -> ClampSpec {
-    // Most are in order.
+    // In most cases the minimum is below the maximum.
     match c.once_in(8) {
         true => ClampSpec::new(0.6, -0.4),
         false => ClampSpec::new(c.of([0.0, -0.7, -0.1]), c.of([1.0, 0.9, 0.2])),

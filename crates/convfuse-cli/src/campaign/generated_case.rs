@@ -1,4 +1,4 @@
-//! A randomly generated case: layers, values, the input's layout in memory, and how its batch is cut.
+//! A randomly generated case: layers, values, the input's memory layout, and the split of its batch.
 
 use convfuse::graph::{Chain, Graph, GraphError, Layer};
 use convfuse::{DType, Stream, Tensor, data, lab};
@@ -10,8 +10,8 @@ use super::families::{Family, Plan};
 use super::values;
 use crate::execution_mode::round;
 
-/// The layout of an input: its axes from the slowest to the fastest, the elements left out after each row of
-/// each axis, and those left out at the start.
+/// The memory layout of an input: its axes from outermost to innermost, the padding elements after each row
+/// of each axis, and the offset of the first element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MemoryLayout {
     axes: Vec<usize>,
@@ -20,7 +20,7 @@ pub(super) struct MemoryLayout {
 }
 
 impl MemoryLayout {
-    /// Dense as often as not.
+    /// Draws a layout; `None`, in half of the cases, for dense NCHW.
     fn draw(c: &mut Choices, dimensions: usize) -> Option<MemoryLayout> {
         let mut axes: Vec<usize> = (0..dimensions).collect();
         let mut gaps = vec![0; dimensions];
@@ -42,14 +42,14 @@ impl MemoryLayout {
         Some(MemoryLayout { axes, gaps, first })
     }
 
-    /// Whether channels are neighbours, and nothing is left out.
+    /// Whether the layout is dense channels-last.
     pub(super) fn is_channels_last(&self) -> bool {
         let mut axes: Vec<usize> = (0..self.axes.len()).collect();
         axes[1..].rotate_left(1);
         self.axes == axes && self.first == 0 && self.gaps.iter().all(|&gap| gap == 0)
     }
 
-    /// A tensor of these values with this layout. The elements between them are NaN.
+    /// Uploads a tensor of these values in this layout. The padding elements are NaN.
     pub(super) fn upload(
         &self,
         stream: &Stream,
@@ -79,29 +79,29 @@ impl MemoryLayout {
     }
 }
 
-/// A case made from random choices.
+/// A case determined by random choices.
 #[derive(Debug)]
 pub struct GeneratedCase {
     /// Its family.
     pub family: &'static Family,
-    /// The choices that it follows from.
+    /// The choices that determine the case.
     pub choices: Vec<u32>,
-    /// The case, or why there is no such chain.
+    /// The case, or the reason why its chain does not exist.
     pub(super) case: Result<Case, Box<Impossible>>,
     pub(super) dtype: DType,
     pub(super) layout: Option<MemoryLayout>,
-    /// The batch is also computed in two parts, of which the first has this many samples. With none or all of
-    /// them it is computed only as a whole.
+    /// The number of samples in the first part of the split batch. If a part would be empty, the batch is
+    /// computed only as a whole.
     pub(super) cut: usize,
-    /// The mode whose bits must not change, modulo the number of modes.
+    /// The index, modulo the number of modes, of the mode with bitwise checks.
     pub(super) look: usize,
-    /// The order of the emulator's threads.
+    /// The seed of the emulator's thread order.
     pub(super) schedule: Option<u64>,
-    /// Another input of the same layers, which is smaller, if they take one.
+    /// A smaller input of the same layers, if they accept one.
     pub(super) another: Option<Case>,
 }
 
-/// A chain that is refused whatever the input.
+/// A chain that is refused for any input.
 #[derive(Debug)]
 pub(super) struct Impossible {
     pub(super) layers: Vec<Layer>,
@@ -110,12 +110,12 @@ pub(super) struct Impossible {
 }
 
 impl GeneratedCase {
-    /// Case `number` of a seed: the first attempt that costs no more than `most`, as [`Case::cost`] counts
-    /// it. Each attempt that costs more makes the next ones smaller. [`Family::of_number`] gives the family.
+    /// Case `number` of a seed: the first attempt that costs at most `most`, as [`Case::cost`] counts it.
+    /// Each attempt that costs more makes the next ones smaller. [`Family::of_number`] gives the family.
     /// `None` if no attempt is cheap enough.
     ///
     /// # Panics
-    /// Without a family.
+    /// If `families` is empty.
     #[must_use]
     pub fn numbered(
         families: &[&'static Family],
@@ -131,8 +131,8 @@ impl GeneratedCase {
         })
     }
 
-    /// The cost of a family's simplest case, as [`Case::cost`] counts it. A campaign that allows less has no
-    /// case of the family. 0 if that case is refused.
+    /// The cost of a family's simplest case, as [`Case::cost`] counts it. A campaign with a lower limit has
+    /// no case of the family. 0 if that case is refused.
     #[must_use]
     pub fn least_cost(family: &'static Family) -> u64 {
         let simplest = GeneratedCase::chosen(family, Vec::new(), u64::MAX);
@@ -140,7 +140,7 @@ impl GeneratedCase {
         case.map_or(0, |case| case.cost())
     }
 
-    /// The case that follows from these choices.
+    /// The case that these choices determine; `None` if it costs more than `most`.
     #[must_use]
     pub fn chosen(family: &'static Family, choices: Vec<u32>, most: u64) -> Option<GeneratedCase> {
         GeneratedCase::drawn(family, Choices::given(choices), most)
@@ -188,7 +188,7 @@ impl GeneratedCase {
         })
     }
 
-    /// What it is, in a line.
+    /// Describes the case in one line.
     #[must_use]
     pub fn summary(&self) -> String {
         let of = |layers: &[Layer], input: &[usize]| format!("{layers:?} of {input:?}");
@@ -215,8 +215,8 @@ impl GeneratedCase {
     }
 }
 
-/// The case with this many elements fewer along each axis of space, of which one at the least is left; none
-/// where no axis has more, or where the graph refuses that.
+/// The case with up to this many elements fewer along each spatial axis, which keeps at least one. `None` if
+/// the input is not smaller, or if the graph refuses it.
 fn smaller(case: &Case, fewer: &[usize]) -> Option<Case> {
     let mut x = case.x.clone();
     for (axis, &fewer) in (2..).zip(fewer) {
@@ -239,7 +239,7 @@ fn smaller(case: &Case, fewer: &[usize]) -> Option<Case> {
     })
 }
 
-/// The case, if it costs no more than `most`; what refuses its input costs nothing.
+/// The case, if it costs no more than `most`. A case with a refused input costs nothing.
 fn case(
     name: &str,
     layers: Vec<Layer>,
@@ -261,7 +261,7 @@ fn case(
     let cost = graph.problem(&input).map_or(0, |p| Case::cost_of(&p));
     (cost <= most).then(|| {
         Ok(match <[Layer; 1]>::try_from(layers) {
-            // Values of both signs in all that it has.
+            // A single operator's inputs and parameters have values of both signs.
             Ok([layer]) => match Case::of_layer(name, layer, &input) {
                 Ok(case) => case,
                 Err(_) => Case::of_graph(name, graph, &input),
@@ -274,7 +274,7 @@ fn case(
     })
 }
 
-/// A chain, or the graph of its layers where one of those before the last gives a further output.
+/// A chain, or a graph of the same layers if an earlier layer's value is a further output.
 pub(super) fn graph(
     channels: usize,
     layers: &[Layer],
@@ -284,7 +284,7 @@ pub(super) fn graph(
     let Some(output) = output else {
         return Ok(chain);
     };
-    // No input is named like these.
+    // No input has a number as its name.
     let value = |layer: usize| layer.to_string();
     let inputs = chain.inputs().iter();
     let mut builder = inputs.fold(Graph::builder("x", channels), |builder, name| {

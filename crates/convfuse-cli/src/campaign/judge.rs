@@ -13,12 +13,12 @@ use oracle::{Case, Expected, Precision};
 use super::generated_case::{GeneratedCase, Impossible, MemoryLayout};
 use crate::execution_mode::{CaseFailure, DeviceCase, Executable, ExecutionMode, arrays};
 
-/// Where cases are done.
+/// The target that runs the cases.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// On this device.
     Device(Device),
-    /// In an emulator for each case, whose threads run in the case's order.
+    /// A new emulator for each case, with the case's thread order.
     Emulator,
 }
 
@@ -39,21 +39,21 @@ impl Target {
 /// The outcome of a generated case.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// Whether the specification refuses it; the device did so, too, or there is trouble.
+    /// Whether the specification refuses the case. If the device does not refuse it too, `trouble` is set.
     pub is_refused: bool,
-    /// Results that were compared.
+    /// The number of compared results.
     pub runs: usize,
-    /// Elements of them.
+    /// The number of compared elements.
     pub elements: usize,
-    /// The largest part of its tolerance that an element used: of accurate f32, fast f32, f16, bf16.
+    /// The largest ratio of error to tolerance: in accurate f32, fast f32, f16, bf16.
     pub used: [f64; 4],
     /// The kernels that ran.
     pub kernels: BTreeSet<&'static str>,
-    /// What is wrong, the first that was found.
+    /// The first failure that was found.
     pub trouble: Option<CaseFailure>,
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
@@ -61,8 +61,8 @@ fn said(panic: &(dyn Any + Send)) -> &str {
 }
 
 impl GeneratedCase {
-    /// Runs the case in all modes, and compares the results with the oracle's. A panic is trouble like
-    /// any other.
+    /// Runs the case in all modes, and compares the results with the oracle's. A panic also counts as a
+    /// failure.
     #[must_use]
     pub fn judge(&self, target: &Target) -> Verdict {
         let mut verdict = Verdict::default();
@@ -104,7 +104,7 @@ impl GeneratedCase {
         }
         let expected = case.expected_at(&different).map_err(Error::from)?;
         let inputs = InputsOf::new(self, case, &stream)?;
-        // The mode that was drawn, so that all have their turn.
+        // A drawn mode, which gives each mode its turn.
         let drawn = self.look % modes.len();
         for (number, mode) in modes.iter().enumerate() {
             let at = different
@@ -115,7 +115,7 @@ impl GeneratedCase {
                 text: format!("{mode}: {}", trouble.text),
                 ..trouble
             };
-            // For the last one of each precision, too, which has the fewest launches.
+            // The last mode of each precision has the fewest launches, and is always checked.
             let is_last = !precisions[number + 1..].contains(&precisions[number]);
             let is_looked_at = is_last || number == drawn;
             let done = self.run(&inputs, mode, wanted, is_looked_at, verdict);
@@ -128,7 +128,7 @@ impl GeneratedCase {
         Ok(())
     }
 
-    /// What has computed the case in a mode computes another input as what has computed nothing before.
+    /// Checks that a model or operator that has run the case computes another input like a fresh one.
     fn must_serve(
         &self,
         other: &Case,
@@ -145,7 +145,7 @@ impl GeneratedCase {
                 verdict.runs += 1;
                 must_be_same(&alone, &behind, &format!("{:?} {what}", other.x.shape()))
             }
-            // A partition that has kernels for the case alone.
+            // A partition that has kernels for this case only.
             (Err(alone), Err(behind)) if alone == behind => Ok(()),
             (Err(alone), behind) => {
                 let behind = behind.err();
@@ -188,7 +188,7 @@ impl GeneratedCase {
         }
     }
 
-    /// What a specification refuses a device refuses, too, with the same words.
+    /// Checks that the device refuses a case that the specification refuses, with the same message.
     fn must_be_refused(
         &self,
         case: &Case,
@@ -198,22 +198,22 @@ impl GeneratedCase {
         let wrong = |text: String| Err(CaseFailure::wrong(text));
         let got = ExecutionMode::all(case, self.dtype)[0].run(case, stream);
         match (got, refusal) {
-            // A model also says which layer it is.
+            // A model's error also names the layer.
             (Err(Error::Graph(error)), _) if error == *refusal => Ok(()),
             (Err(error), GraphError::Layer { source, .. })
                 if error.to_string() == source.to_string() =>
             {
                 Ok(())
             }
-            // There are no further inputs without the shapes that the chain gives them, and a model asks for
-            // them first.
+            // Without a valid shape the chain gives no shapes for further inputs. The case has none, and a
+            // model reports missing inputs first.
             (Err(Error::Inputs(_)), _) if !case.graph.inputs().is_empty() => Ok(()),
             (Err(error), _) => wrong(format!("refused with {error}, reference: {refusal}")),
             (Ok(_), _) => wrong(format!("accepted, reference: {refusal}")),
         }
     }
 
-    /// What no chain has an operator refuses as well, where it has no parameters.
+    /// Checks that the operator's function refuses a pooling layer that no chain accepts.
     fn must_be_impossible(
         &self,
         impossible: &Impossible,
@@ -242,15 +242,16 @@ impl GeneratedCase {
     }
 }
 
-/// The inputs of a case on a device, uploaded once for all modes: as they are, and otherwise, which must not
-/// change a bit of the outputs, unless the kernels for that layout add in another order.
+/// The inputs of a case on a device, uploaded once for all modes: dense, in the drawn layout, and split by
+/// samples. Layout and split must not change a bit of the outputs, unless the layout has kernels that sum in
+/// another order.
 struct InputsOf<'a> {
     whole: DeviceCase<'a>,
-    /// How the first one lies otherwise, and the tensor that does.
+    /// The drawn layout of the first input, and its tensor.
     laid_out: Option<(&'a MemoryLayout, Tensor)>,
-    /// Whether kernels for neighbouring channels may add in another order.
+    /// Whether channels-last kernels may sum in another order.
     reorders_sums: bool,
-    /// Samples that are done by themselves, with their inputs.
+    /// Ranges of samples that run separately, with their inputs.
     parts: Vec<(Range<usize>, Tensor, Vec<Tensor>)>,
 }
 
@@ -272,7 +273,7 @@ impl<'a> InputsOf<'a> {
             for part in [0..generated.cut, generated.cut..samples] {
                 let slice = |values: &ArrayD<f32>| samples_of(values, &part);
                 let x = slice(&case.x);
-                // A norm of single values wants several samples.
+                // A norm over single values requires several samples.
                 if case.graph.problem(x.shape()).is_err() {
                     continue;
                 }
@@ -285,7 +286,8 @@ impl<'a> InputsOf<'a> {
         Ok(InputsOf {
             whole: DeviceCase::new(case, stream, dtype)?,
             reorders_sums: laid_out.as_ref().is_some_and(|(layout, x)| {
-                // Transposed convolutions shuffle results to NCHW alone; norms have kernels for each layout.
+                // Transposed convolutions interleave phases only in NCHW; norms have kernels for each
+                // layout.
                 let has_own_kernels = case.graph.layers().iter().any(|layer| {
                     use Layer::{
                         ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, GroupNorm, InstanceNorm,
@@ -307,9 +309,9 @@ impl<'a> InputsOf<'a> {
         })
     }
 
-    /// The bits of `got` do not depend on how the input lies, nor on which samples are done together. In 16
-    /// bits, and for transposed convolutions and norms, channels-last inputs have kernels of their own, whose
-    /// results are as near to what is wanted.
+    /// Checks that the bits of `got` depend neither on the input's layout nor on the split of the batch. In
+    /// 16 bits, and for transposed convolutions and norms, channels-last inputs have their own kernels.
+    /// Their results must be within the tolerance instead.
     fn must_repeat(
         &self,
         ready: &Executable<'_>,
@@ -339,7 +341,7 @@ impl<'a> InputsOf<'a> {
     }
 }
 
-/// Some samples of a batch.
+/// Slices samples of a batch.
 fn samples_of(values: &ArrayD<f32>, part: &Range<usize>) -> ArrayD<f32> {
     let part = Slice::from(part.clone());
     values.slice_axis(Axis(0), part).to_owned()
@@ -353,7 +355,7 @@ fn outputs(
     Ok(arrays(&ready.run(x, further)?)?)
 }
 
-/// Fails unless the outputs of both are the same bits; NaN is NaN.
+/// Fails unless all outputs have the same bits. Any NaN equals any NaN.
 fn must_be_same(one: &[ArrayD<f32>], other: &[ArrayD<f32>], what: &str) -> Result<(), CaseFailure> {
     let which = |number| match one.len() {
         1 => String::new(),
@@ -419,7 +421,7 @@ mod tests {
                 let ran = generated.run(&inputs, &mode, &wanted, true, verdict);
                 ran.map(|()| (verdict.runs, verdict.elements))
             };
-            // Both outputs of the whole and of two parts.
+            // Both outputs of the whole batch and of two parts.
             assert_eq!(run(&judged), Ok((3, 60)), "{mode}");
             let trouble = run(&case(0)).unwrap_err();
             assert_eq!(trouble.status, Status::Wrong);

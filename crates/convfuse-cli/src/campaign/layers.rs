@@ -1,4 +1,4 @@
-//! Layers with any attributes.
+//! Layers with random attributes.
 
 use convfuse::graph::{BroadcastParameter, ConvLayer, Layer, LayerNormLayer};
 use convfuse::spec::{
@@ -15,14 +15,14 @@ pub(super) fn channel_reduction(c: &mut Choices) -> ReductionSpec {
     ReductionSpec::new(operation, &[1]).keepdim(c.once_in(3))
 }
 
-/// A reduction of a tensor of this rank, over the channels or any axes.
+/// A reduction of a tensor of this rank, over the channels or over any axes.
 pub(super) fn reduction(c: &mut Choices, rank: usize) -> Layer {
     let mut reduction = channel_reduction(c);
     if c.once_in(2) {
         let mut dim = Vec::new();
         for axis in 1..rank as isize {
             if c.once_in(2) {
-                // Some are counted from the end.
+                // Some axes count from the end.
                 dim.push(if c.once_in(3) {
                     axis - rank as isize
                 } else {
@@ -51,7 +51,7 @@ pub(super) fn conv_attributes<const D: usize>(c: &mut Choices, groups: usize) ->
         .dilation(c.each::<D>(1, 3))
         .padding_mode(padding_mode)
         .groups(groups);
-    // Padding that keeps extents has no stride.
+    // `Padding::Same` requires a stride of 1.
     match c.once_in(6) {
         true => spec.padding = Padding::Same,
         false => spec.stride = c.each(1, 3),
@@ -59,8 +59,8 @@ pub(super) fn conv_attributes<const D: usize>(c: &mut Choices, groups: usize) ->
     spec
 }
 
-/// Attributes of a transposed convolution in `groups` groups. Its output may be padded by what strides and
-/// dilations allow. Mostly, padding leaves an output of any input.
+/// Attributes of a transposed convolution in `groups` groups. Output padding stays within the limit of
+/// strides and dilations. In most cases the padding leaves a non-empty output for any input.
 pub(super) fn transposed_attributes<const D: usize>(
     c: &mut Choices,
     groups: usize,
@@ -81,7 +81,7 @@ pub(super) fn transposed_attributes<const D: usize>(
         .groups(groups)
 }
 
-/// A convolution that keeps most of its input's extents, as those of networks do.
+/// A convolution that mostly keeps its input's extents, as in networks.
 pub(super) fn usual_conv<const D: usize>(
     c: &mut Choices,
     name: &str,
@@ -99,7 +99,7 @@ pub(super) fn usual_conv<const D: usize>(
         .bias(!c.once_in(3))
 }
 
-/// What norms add to a variance: PyTorch's default mostly, and what makes a norm hardly one.
+/// Epsilon of a norm: mostly PyTorch's default, otherwise a large or a tiny one.
 pub(super) fn eps(c: &mut Choices) -> f64 {
     c.of([1e-5, 1e-5, 1e-3, 1.0, 1e-8])
 }
@@ -131,7 +131,7 @@ pub(super) fn batch_norm(c: &mut Choices, name: &str) -> Layer {
     Layer::from(Layer::batch_norm(name).eps(eps(c)).affine(!c.once_in(3)))
 }
 
-/// By the batch's statistics: in training, or without running ones.
+/// A batch norm with the batch's statistics: in training, or without running statistics.
 pub(super) fn batch_norm_by_batch(c: &mut Choices, name: &str) -> Layer {
     let norm = Layer::batch_norm(name).eps(eps(c)).affine(!c.once_in(3));
     Layer::from(match c.once_in(2) {
@@ -140,7 +140,7 @@ pub(super) fn batch_norm_by_batch(c: &mut Choices, name: &str) -> Layer {
     })
 }
 
-/// Bounds of both signs, of one, equal ones, and a minimum above the maximum.
+/// Clamp bounds: of both signs, a single one, equal ones, and a minimum above the maximum.
 pub(super) fn clamp(c: &mut Choices) -> PointwiseSpec {
     let bounds = [-0.5, 0.75, 0.0, -2.0, 1e-3, 6.0, f64::INFINITY];
     let bound = |c: &mut Choices| c.of(bounds);
@@ -152,12 +152,12 @@ pub(super) fn clamp(c: &mut Choices) -> PointwiseSpec {
     })
 }
 
-/// The second operand of arithmetic: of both signs, and numbers that f32 has not.
+/// A constant operand of arithmetic: of both signs, and with values that f32 does not represent.
 fn constant(c: &mut Choices) -> f64 {
     c.of([0.5, -0.3, 1.0, 2.0, -1.7, 1e-2, 37.0])
 }
 
-/// A parameter of arithmetic, of one value or of one for each channel.
+/// A parameter of arithmetic, with one value or one per channel.
 pub(super) fn parameter(c: &mut Choices) -> BroadcastParameter {
     let parameter = BroadcastParameter::new("parameter");
     match c.below(3) {
@@ -167,14 +167,14 @@ pub(super) fn parameter(c: &mut Choices) -> BroadcastParameter {
     }
 }
 
-/// How many pointwise functions there are.
+/// The number of pointwise functions.
 pub(super) const FUNCTIONS: u32 = 19;
 
-/// Behind the functions, and factors, among what is drawn.
+/// Further drawn layers after the functions and the factor.
 const SLOPE: u32 = FUNCTIONS + 1;
 const SUM: u32 = FUNCTIONS + 2;
 
-/// Pointwise function `number` with any attributes.
+/// Pointwise function `number` with random attributes.
 pub(super) fn function(c: &mut Choices, number: u32) -> Layer {
     Layer::Pointwise(match number {
         0 => PointwiseSpec::Relu {},
@@ -211,8 +211,8 @@ pub(super) fn function(c: &mut Choices, number: u32) -> Layer {
     })
 }
 
-/// Up to `most` functions, factors, slopes of all channels together and, where `inputs` has names left,
-/// arithmetic with these.
+/// Up to `most` layers: functions, factors, shared slopes and, while `inputs` has names left, arithmetic
+/// with these inputs.
 pub(super) fn functions(
     c: &mut Choices,
     most: usize,
@@ -236,12 +236,12 @@ pub(super) fn functions(
     layers
 }
 
-/// The largest distance between neighbours in a window. Two of them may lie on either side of an input of
-/// fewer rows, both in the padding.
+/// The largest dilation of a pooling window. Adjacent window elements may lie on either side of a smaller
+/// input, both in the padding.
 const MOST_DILATION: usize = 8;
 
-/// Windows of images or volumes; most lie side by side, some reach beyond what a window may, and some around
-/// all of their input.
+/// Pooling windows of images or volumes. Most windows do not overlap; some exceed the size limit, and some
+/// contain the whole input.
 macro_rules! max_pool {
     ($name:ident, $dimensions:literal) => {
         pub(super) fn $name(c: &mut Choices, most: usize) -> Layer {

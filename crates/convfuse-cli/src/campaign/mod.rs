@@ -1,10 +1,10 @@
-//! Random cases without end: any operator or chain, any attributes, shapes, values and types, done in all
-//! ways that a device has and judged by the oracle's derived tolerances.
+//! Random cases without end: any operator or chain, with any attributes, shapes, values and types. Each runs
+//! in all modes of a device, and the oracle's derived tolerances decide.
 //!
-//! Tests run the same cases every time; a campaign looks for others. A case follows from a seed and its
-//! number alone ([`GeneratedCase::numbered`]), so a campaign goes on where another ended, and parts of one
-//! run side by side. What is drawn is a list of choices; where a case fails, choices are left out or made
-//! less as long as it still does ([`GeneratedCase::smaller`]), and the choices that are left repeat it.
+//! Tests run the same cases every time; a campaign searches for others. A case depends only on a seed and
+//! its number ([`GeneratedCase::numbered`]): a campaign can continue where another ended, and parts of one
+//! can run in parallel. A case is drawn as a list of choices. [`GeneratedCase::smaller`] reduces a failing
+//! case by removing or lowering choices while it still fails. The remaining choices reproduce it.
 
 mod choices;
 mod families;
@@ -23,28 +23,28 @@ pub use generated_case::GeneratedCase;
 pub use judge::{Target, Verdict};
 pub use planned::{Planned, Problem, Recorded};
 
-/// Which cases are to be done, where, and for how long.
+/// The cases, target and time limit of a campaign.
 #[derive(Debug, Clone)]
 pub struct Campaign {
-    /// Where.
+    /// The target of all cases.
     pub target: Target,
-    /// Of these families, in turn, of which there is one at the least.
+    /// The families of the cases, in turn; at least one.
     pub families: Vec<&'static Family>,
-    /// What the cases follow from, with their numbers.
+    /// The seed that determines the cases, together with their numbers.
     pub seed: u64,
-    /// The first number.
+    /// The number of the first case.
     pub first: u64,
-    /// How many. Behind the last number comes 0.
+    /// The number of cases. Case numbers wrap around to 0.
     pub cases: u64,
-    /// What a case may cost at the most, as [`oracle::Case::cost`] counts it.
+    /// The largest cost of a case, as [`oracle::Case::cost`] counts it.
     pub most: u64,
-    /// When no other case is begun.
+    /// The time after which no further case starts.
     pub time: Duration,
-    /// Cases at a time.
+    /// The number of cases that run in parallel.
     pub threads: usize,
 }
 
-/// A case that was done.
+/// A completed case.
 #[derive(Debug)]
 pub struct Done {
     /// Its number.
@@ -54,7 +54,7 @@ pub struct Done {
 }
 
 impl Campaign {
-    /// The families that should be drawn of, but whose simplest cases cost too much, and what these cost.
+    /// The families whose simplest cases cost more than the campaign allows, with these costs.
     pub fn left_out(&self) -> impl Iterator<Item = (&'static Family, u64)> {
         let costs = self
             .families
@@ -63,11 +63,11 @@ impl Campaign {
         costs.filter(|(_, least)| *least > self.most)
     }
 
-    /// Does the cases, and hands over each that is done, in any order. Ends early, without beginning others,
-    /// where `done` fails.
+    /// Runs the cases, and passes each completed one to `done`, in any order. Starts no further cases once
+    /// `done` fails.
     ///
     /// # Errors
-    /// What `done` fails with.
+    /// The error of `done`.
     pub fn run<E>(&self, mut done: impl FnMut(Done) -> Result<(), E>) -> Result<(), E> {
         let start = Instant::now();
         let next = AtomicU64::new(0);
@@ -76,8 +76,8 @@ impl Campaign {
         let threads = self.threads.max(1);
         let of_each = (rayon::current_num_threads() / threads).max(1);
         let work = |sender: mpsc::Sender<Done>| {
-            // Each has its share of the processors, so that none waits for the others' parts. Without a pool
-            // all share one.
+            // Each thread has its share of the processors, so it does not wait for another case's work. If
+            // the pool cannot be built, the global one is shared.
             let pool = rayon::ThreadPoolBuilder::new()
                 .num_threads(of_each)
                 .use_current_thread();
@@ -113,7 +113,7 @@ impl Campaign {
 }
 
 impl GeneratedCase {
-    /// The smallest case found within `time` that fails in the same way.
+    /// The smallest case found within `time` that fails with the same status.
     #[must_use]
     pub fn smaller(self, target: &Target, most: u64, time: Duration) -> GeneratedCase {
         let start = Instant::now();
@@ -165,7 +165,7 @@ mod tests {
         let has_kind = |family: &&Family| kinds.iter().any(|kind| family.has_cases_of(kind));
         assert!(operators.iter().all(has_kind));
         assert!(kinds.iter().all(|kind| Family::named(kind).len() == 1));
-        // These are the chains that the oracle has cases of by name.
+        // The oracle has named cases of these chains.
         assert!(chains.iter().any(|family| family.name == "kernelbench_85"));
         assert!(Family::named("conv4d").is_empty());
     }
@@ -177,7 +177,7 @@ mod tests {
             let cases = (0..20)
                 .filter_map(|number| GeneratedCase::numbered(&[family], 9, number, 20_000_000));
             let costs = cases.filter_map(|generated| Some(generated.case.ok()?.cost()));
-            // What is refused costs nothing.
+            // A case that the graph refuses costs nothing.
             for cost in costs.filter(|&cost| cost > 0) {
                 assert!(least <= cost, "{}: {least}, {cost}", family.name);
             }
@@ -185,16 +185,16 @@ mod tests {
         assert!(GeneratedCase::least_cost(Family::named("one_launch_85")[0]) > 1_000_000);
     }
 
-    /// What a campaign has found, and what was mended since: each must be right.
+    /// Cases that campaigns found wrong, and that are fixed since.
     #[test]
     fn what_was_found_wrong_is_right() {
         let found = [
-            // The few instructions of a short sum on tensor cores cut off more than a chain of FMA.
+            // A short sum on tensor cores has few instructions and truncates more than a chain of FMA.
             (
                 "alone",
                 "0,0,0,0,16,16,0,0,0,0,0,0,0,10,27,0,0,4,0,10,3,147,0",
             ),
-            // Kernels for two scales by the same factor, where there are two.
+            // A kernel for two scales by the same factor, on a chain with two different factors.
             (
                 "volumes",
                 "3,0,0,0,2,0,6,1,1,1,0,2,3,1,1,1,0,3,2,1,1,2,11,2,2,5,5,5,1,45025,12,39213,8,1,92",

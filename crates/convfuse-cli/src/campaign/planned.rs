@@ -1,4 +1,4 @@
-//! Problems whose launches are planned, and not run: of any size, for any device.
+//! Problems whose launches are planned but not run: of any size, for any device.
 
 use convfuse::graph::Graph;
 use convfuse::model::{Precision, Strategy};
@@ -10,13 +10,13 @@ use super::choices::Choices;
 use super::families::{Family, Plan};
 use super::generated_case::graph;
 
-/// The devices: of both generations of tensor cores, with much shared memory and with little.
+/// The target devices: both generations of tensor cores, with much and with little shared memory.
 const DEVICES: [&str; 3] = ["h200", "a100", "rtx4090"];
 
 /// The element types.
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
-/// A graph, its input, and what its launches are planned by.
+/// A graph, its input shape, and the options of its launch plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Problem {
@@ -25,7 +25,7 @@ pub struct Problem {
     precision: String,
     batch_invariant: bool,
     channels_last: bool,
-    /// One of [`Strategy::all`], or the default.
+    /// An index into [`Strategy::all`]; `None` for the default strategy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     strategy: Option<usize>,
     input: Vec<usize>,
@@ -33,10 +33,11 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Its launches, a line each with the kernel, the grid and all arguments; or the error.
+    /// Returns the launches, one per line with kernel, grid and all arguments, or the error as the only
+    /// line.
     ///
     /// # Errors
-    /// If the device or the precision has no such name.
+    /// An unknown device, element type, precision or strategy.
     pub fn launches(&self) -> Result<Vec<String>, String> {
         let Self {
             device,
@@ -70,20 +71,20 @@ impl Problem {
     }
 }
 
-/// A problem with the launches that were right for it.
+/// A problem with its recorded launches.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recorded {
-    /// A hash of all that the launches are.
+    /// A hash of all launches with their arguments.
     pub hash: String,
-    /// Their kernels; or the error.
+    /// The kernels of the launches, or the error.
     pub kernels: Vec<String>,
     /// The problem.
     pub problem: Problem,
 }
 
 impl Recorded {
-    /// A problem with its launches.
+    /// Records a problem with its launches.
     #[must_use]
     pub fn new(problem: Problem, launches: &[String]) -> Recorded {
         let kernel = |launch: &String| launch.split('"').nth(1).unwrap_or(launch).to_owned();
@@ -94,15 +95,15 @@ impl Recorded {
         }
     }
 
-    /// The records of a text, which has one a line.
+    /// Parses a text with one record per line.
     ///
     /// # Errors
-    /// If it is not one of records.
+    /// A line that is not a record.
     pub fn parse(text: &str) -> serde_json::Result<Vec<Recorded>> {
         text.lines().map(serde_json::from_str).collect()
     }
 
-    /// Its line of a file.
+    /// Returns the record as a line of a file.
     ///
     /// # Panics
     /// Never: every record is JSON.
@@ -112,35 +113,35 @@ impl Recorded {
     }
 }
 
-/// A problem that was drawn.
+/// A randomly drawn problem.
 #[derive(Debug, Clone)]
 pub struct Planned {
-    /// Its family.
+    /// The family.
     pub family: &'static Family,
-    /// The choices that it follows from.
+    /// The choices that determine the problem.
     pub choices: Vec<u32>,
     /// The problem.
     pub problem: Problem,
 }
 
 impl Planned {
-    /// Problem `number` of a seed; `None` if no graph has its layers.
+    /// Problem `number` of a seed; `None` if its layers form no graph.
     ///
     /// # Panics
-    /// Without a family.
+    /// If `families` is empty.
     #[must_use]
     pub fn numbered(families: &[&'static Family], seed: u64, number: u64) -> Option<Planned> {
         let family = Family::of_number(families, number);
         Planned::drawn(family, Choices::random([seed, number, 0, 1], 1))
     }
 
-    /// The problem that follows from these choices.
+    /// The problem that these choices determine.
     #[must_use]
     pub fn chosen(family: &'static Family, choices: Vec<u32>) -> Option<Planned> {
         Planned::drawn(family, Choices::given(choices))
     }
 
-    /// One that differs in a choice.
+    /// A problem that differs in one choice.
     #[must_use]
     pub fn neighbour(&self, number: u64) -> Option<Planned> {
         let mut choices = self.choices.clone();
@@ -171,7 +172,7 @@ impl Planned {
             input[0] = 0;
         }
         let graph = graph(input[1], &layers, output).ok()?;
-        // As it is written down: JSON has no infinity.
+        // The graph as it is recorded: JSON has no infinity.
         let graph: Graph = serde_json::from_value(serde_json::to_value(graph).ok()?).ok()?;
         let strategies = Strategy::all(&graph).len() as u32;
         let strategy = (c.once_in(4) && strategies > 0).then(|| c.below(strategies) as usize);

@@ -9,8 +9,8 @@ use oracle::Case;
 
 use super::choices::Choices;
 
-/// The exponents that values of a type are drawn with: from half of its least number to beyond f16's largest.
-/// What a chain's layers make of its input is stored between them, and must stay within the type.
+/// The range of exponents of random values: from half of the type's least number to beyond f16's largest.
+/// The intermediate values of a chain are stored, so its range is smaller to stay within the type.
 fn exponents(dtype: DType, is_chain: bool) -> (i32, i32) {
     match (dtype, is_chain) {
         (DType::F16, true) => (-24, 3),
@@ -20,15 +20,15 @@ fn exponents(dtype: DType, is_chain: bool) -> (i32, i32) {
     }
 }
 
-/// `2^exponent`, in steps that f32 has.
+/// Returns `2^exponent`, rounded to f32.
 fn power(exponent: i32) -> f32 {
     f64::exp2(f64::from(exponent)) as f32
 }
 
-/// Changes the values of a case as `c` says.
+/// Changes the magnitudes of a case's values according to the choices.
 pub(super) fn draw(c: &mut Choices, case: &mut Case, dtype: DType) {
     let range = exponents(dtype, case.graph.layers().len() > 1);
-    // An axis has some exponent in a few neighbouring ones, so that what is large and what is small meet.
+    // A few adjacent indices of an axis share an exponent, so large and small values meet.
     let (least, most) = range;
     let kind = c.below(14);
     let seed = u64::from(c.below(1 << 16));
@@ -43,7 +43,7 @@ pub(super) fn draw(c: &mut Choices, case: &mut Case, dtype: DType) {
         3 => {
             let channels = channels(case);
             each(&mut case.x, channels, |index| power(exponent(index)));
-            // Weights that make up for it, of a convolution in one group.
+            // Weights that compensate the magnitudes of the channels, for a convolution in one group.
             if let [Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_), ..] =
                 case.graph.layers()
                 && case.parameters[0].shape()[1] == case.x.shape()[channels]
@@ -57,7 +57,7 @@ pub(super) fn draw(c: &mut Choices, case: &mut Case, dtype: DType) {
                 *v *= power(exponent(index));
             }
         }
-        // All of one sign, as after a relu.
+        // All values of one sign, as after a ReLU.
         5 => case.x.mapv_inplace(f32::abs),
         6 => case.x.fill(data::signed(seed, 0)),
         // A mean far larger than the deviation.
@@ -65,7 +65,7 @@ pub(super) fn draw(c: &mut Choices, case: &mut Case, dtype: DType) {
             let mean = power(spread.min(most)) * data::signed(seed, 0).signum();
             case.x.mapv_inplace(|v| v + mean);
         }
-        // One value, late in a sample, that is far larger than all before.
+        // One value, late in a sample, far larger than all before.
         8 => {
             let len = case.x.len();
             let last = len - 1 - (seed as usize % len.clamp(1, 5)).min(len - 1);
@@ -75,7 +75,7 @@ pub(super) fn draw(c: &mut Choices, case: &mut Case, dtype: DType) {
         }
         9 => *case = case.clone().special(),
         10 => *case = case.clone().poisoned(),
-        // Small whole numbers: many are equal, and many zeros.
+        // Small integers: many are equal, and many are zero.
         11 => case.x.mapv_inplace(|v| (v * 3.0).round()),
         12 => each(&mut case.x, 0, |index| power(exponent(index))),
         _ => {
@@ -85,19 +85,19 @@ pub(super) fn draw(c: &mut Choices, case: &mut Case, dtype: DType) {
             }
         }
     }
-    // All of it, anywhere in the type's range.
+    // Scales the whole input into any part of the type's range.
     if c.once_in(4) {
         let factor = power(c.within(0, (most - least) as usize) as i32 + least);
         case.x.mapv_inplace(|v| v * factor);
     }
 }
 
-/// The axis of the channels.
+/// The channel axis.
 fn channels(case: &Case) -> usize {
     usize::from(!case.graph.lacks_batch(case.x.shape()))
 }
 
-/// Multiplies each part along an axis by a factor of its own.
+/// Multiplies each slice along an axis by its own factor.
 fn each(values: &mut ArrayD<f32>, axis: usize, factor: impl Fn(usize) -> f32) {
     for (index, mut part) in values.axis_iter_mut(Axis(axis)).enumerate() {
         part *= factor(index);

@@ -1,5 +1,5 @@
-//! `convfuse arrays`: arrays of the host through a model, on one device and on several, beside the copies
-//! alone.
+//! `convfuse arrays`: times host arrays through a model, on one device and on several, and compares them
+//! with the copies alone.
 
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     })
 }
 
-/// The median of `repeats` runs, after two to warm up.
+/// Returns the median seconds of `repeats` runs, after two warm-up runs.
 fn median(repeats: usize, mut once: impl FnMut() -> convfuse::Result<()>) -> convfuse::Result<f64> {
     let mut times = Vec::new();
     for run in 0..repeats.max(1) + 2 {
@@ -74,7 +74,7 @@ fn middle(times: &[Duration]) -> f64 {
     Summary::of(times).map_or(f64::NAN, |summary| summary.median)
 }
 
-/// Arrays of the host, as a user has them.
+/// Host arrays of a user.
 struct Host<T: Element> {
     x: ArrayD<f32>,
     y: ArrayD<f32>,
@@ -102,7 +102,7 @@ fn measure<T: Element>(arguments: &Arguments, out: &mut Out, found: &mut Found) 
     let model = Model::with_dtype(&first.stream()?, &graph, &parameters, T::DTYPE)?;
     let x = data::try_fill(1, IxDyn(input))?;
     let mut host = Host {
-        // The whole batch in one run.
+        // The expected output: the whole batch in one run.
         wanted: model
             .forward(&Tensor::from_f32_array(model.stream(), &x, T::DTYPE)?)?
             .to_f32_array()?,
@@ -153,7 +153,7 @@ fn measure<T: Element>(arguments: &Arguments, out: &mut Out, found: &mut Found) 
         Ok(())
     };
     let measured: convfuse::Result<()> = replicas();
-    // Results so far are reported even if the rest failed.
+    // Reports the results so far even if a later part failed.
     writeln!(out, "{}", table.trim_fmt())?;
     found.note("is_right", is_right);
     if !is_right {
@@ -167,7 +167,7 @@ fn measure<T: Element>(arguments: &Arguments, out: &mut Out, found: &mut Found) 
     Ok(Status::Right)
 }
 
-/// Seconds that the copies of input and output take: one after the other, and both at once.
+/// Measures the seconds of copying input and output: one after the other, and both at once.
 fn copies_alone<T: Element>(
     device: &Device,
     host: &mut Host<T>,
@@ -200,17 +200,17 @@ fn copies_alone<T: Element>(
     Ok([in_turn, at_once])
 }
 
-/// A measurement.
+/// A row of the table of measurements.
 struct Row {
     what: &'static str,
     seconds: f64,
     has_copies: bool,
-    /// Seconds of the host until everything was queued.
+    /// Host seconds until all work was queued.
     host: Option<f64>,
 }
 
 impl Row {
-    /// Its cells in the table, beside the seconds of the copies and of one device.
+    /// Formats the table's cells. `copies` are the seconds of the copies, `alone` those of one device.
     fn cells(&self, devices: usize, copies: [f64; 2], alone: f64) -> [String; 7] {
         let share = |of: f64| match self.has_copies && devices == 1 {
             true => format!("{:.2}", self.seconds / of),
@@ -295,7 +295,7 @@ fn inputs<T: Element>(
     .collect()
 }
 
-/// Seconds of a run, and of the host to queue one, among many in a row.
+/// Measures the seconds of one run among many consecutive ones, and the host seconds to queue it.
 fn kernels(
     plans: &mut ReplicaPlans,
     xs: &[Tensor],
@@ -316,7 +316,7 @@ fn kernels(
     Ok((seconds / f64::from(in_a_row), middle(&queued)))
 }
 
-/// Other cuts than the default one.
+/// Measures other chunk sizes and other numbers of chunks in flight.
 fn sweep<T: Element>(
     model: &Model,
     host: &mut Host<T>,

@@ -1,4 +1,4 @@
-//! `convfuse bench`: how fast every strategy is, and how fast the device would let it be.
+//! `convfuse bench`: times every strategy, and compares it with the ceilings of the device.
 
 mod arguments;
 mod compare;
@@ -30,7 +30,7 @@ use super::progress::Step;
 use super::tensors::save_all;
 
 pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
-    // All that can be checked is, before anything runs.
+    // Checks everything possible before the first run.
     let json = arguments.json.target(out)?;
     let written = ("--json", json.as_ref());
     must_not_replace(written, ("--problems", arguments.problems.as_deref()))?;
@@ -67,7 +67,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
             let mut report = locked(&report);
             report.status = report.status.and(Status::Failed);
             report.error = Some(interrupt::INTERRUPTED.to_owned());
-            // The error of a program that is ended is not the one to tell.
+            // The program is ending, so an error here is not reported.
             let _ = json.write_beside(&out::json(&*report));
         })
     });
@@ -98,7 +98,7 @@ fn locked(report: &Mutex<Report>) -> MutexGuard<'_, Report> {
     report.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the folder, and refuses one in which no file can be made.
+/// Creates the folder, and refuses one that does not allow new files.
 fn must_take_files(folder: &Path) -> Result<(), Failure> {
     if folder == Path::new("-") {
         return Err("--save: - is standard output, must be a folder".into());
@@ -117,13 +117,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Runs all tasks. One that fails is noted and does not lose the others.
+    /// Runs all tasks. A failing task is recorded and does not stop the others.
     fn run(&mut self, tasks: &[Task], out: &mut Out) -> Result<(), Failure> {
         print::head(&locked(&self.report), out)?;
         for (index, task) in tasks.iter().enumerate() {
             let mut problem = Problem::of(&task.description);
             problem.title.clone_from(&task.title);
-            // Until it is done: an interrupt may come before.
+            // The error of an unfinished problem, in case an interrupt comes before its end.
             problem.error = Some(interrupt::INTERRUPTED.to_owned());
             locked(&self.report).problems.push(problem);
             let ran = self.task(index, task);
@@ -147,7 +147,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Checks and times the layers of a task on one input, every way that was asked for.
+    /// Checks and times the layers of a task on one input, with every requested strategy.
     fn task(&mut self, index: usize, task: &Task) -> Result<(), Failure> {
         let Task {
             description,
@@ -212,7 +212,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What a way to run a task is called.
+    /// The displayed name of a strategy with its options.
     fn name(&self, task: &Task, strategy: &Strategy, options: &Options) -> String {
         let math_mode = task.description.math_mode(options.precision);
         match self.protocol.stream().device().is_cpu() {

@@ -56,7 +56,7 @@ pub(super) struct Arguments {
     json: Json,
 }
 
-/// What a name stands for.
+/// The families of a name.
 #[derive(Clone)]
 struct Families(Vec<&'static Family>);
 
@@ -75,8 +75,7 @@ fn families(name: &str) -> Result<Families, String> {
 }
 
 impl Arguments {
-    /// The families that are asked for, each once, in one order however they are asked for: all where none
-    /// is.
+    /// The requested families in a fixed order without duplicates; all families if none is requested.
     fn families(&self) -> Vec<&'static Family> {
         let asked: Vec<&str> = self
             .family
@@ -87,7 +86,7 @@ impl Arguments {
         FAMILIES.iter().filter(is_asked).collect()
     }
 
-    /// The one whose case is to be done by choices.
+    /// The single family of `--choices`.
     fn only_family(&self) -> Result<&'static Family, Failure> {
         match self.families()[..] {
             [family] => Ok(family),
@@ -95,7 +94,7 @@ impl Arguments {
         }
     }
 
-    /// How many cases there are, of which each has a number.
+    /// The number of cases. All case numbers must fit in 64 bits.
     fn cases(&self) -> Result<u64, Failure> {
         let families = self.families().len() as u64;
         let cases = match self.of_each {
@@ -108,8 +107,8 @@ impl Arguments {
     }
 }
 
-/// What a device does of a case in about a second, as [`oracle::Case::cost`] counts it: all ways, and the
-/// reference.
+/// The cost that a device computes in about a second, as [`oracle::Case::cost`] counts it: the case in all
+/// modes, and the reference.
 fn usual_cost(choice: Choice) -> u64 {
     let slow = if cfg!(debug_assertions) { 10 } else { 1 };
     match choice {
@@ -119,7 +118,7 @@ fn usual_cost(choice: Choice) -> u64 {
     }
 }
 
-/// How long an interrupt waits for the cases under way and for the summary.
+/// How long an interrupt waits for the running cases and the summary.
 const LAST_CASES: Duration = Duration::from_secs(60);
 
 pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
@@ -129,14 +128,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     let tell = Arc::clone(&is_interrupted);
     let guard = interrupt::wait(move || {
         tell.store(true, Ordering::Relaxed);
-        // Nothing is sent: the channel closes when all is printed, or when nobody reads the output.
+        // No message is sent: the channel closes after the last output, or when the reader closes the
+        // output.
         let _ = ended.recv_timeout(LAST_CASES);
     });
     let outcome = json.record("campaign", out, |out, found| {
         campaign(arguments, &is_interrupted, out, found)
     });
     drop((at_end, guard));
-    // The thread that waited ends the program now.
+    // The waiting thread ends the program now.
     while is_interrupted.load(Ordering::Relaxed) {
         std::thread::park();
     }
@@ -179,7 +179,7 @@ fn campaign(
             "{name} is left out: its simplest case costs {least}, --cost is {most}"
         )?;
     }
-    // The table comes at the end, which may be far.
+    // The table only comes at the end, which may take long.
     out.flush()?;
     let mut tally = Tally::new(choice, &campaign);
     let done = match by_choices {

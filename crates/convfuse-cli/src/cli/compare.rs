@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     })
 }
 
-/// Whether a file begins as JSON does.
+/// Whether the first byte of a file starts a JSON object.
 fn is_json(path: &Path) -> Result<bool, Failure> {
     let mut file = files::open(path)?;
     let mut first = [0];
@@ -107,30 +107,30 @@ fn records(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     })
 }
 
-/// How two tensors differ.
+/// The difference between two tensors.
 #[derive(Debug, Default, Serialize, PartialEq)]
 struct Difference {
     name: String,
     elements: usize,
-    /// Elements that are not equal. NaN is equal to NaN.
+    /// Elements that are not equal. NaN equals NaN.
     different: usize,
     /// Elements beyond the tolerance.
     beyond: usize,
-    /// Elements that are NaN in one of the two alone.
+    /// Elements that are NaN in only one of the two tensors.
     nan: usize,
     /// The largest difference of finite elements.
     largest_absolute: f64,
-    /// The largest difference of finite elements over the expected one's magnitude, where that is not 0.
+    /// The largest difference of finite elements relative to the expected magnitude, if that is not 0.
     largest_relative: f64,
-    /// The most units of the last place between finite elements.
+    /// The largest distance of finite elements in units of the last place.
     largest_ulps: u64,
-    /// Where the first element beyond the tolerance is, in row-major order.
+    /// The row-major index of the first element beyond the tolerance.
     first_beyond: Option<usize>,
-    /// What keeps the two from being compared.
+    /// The reason why the tensors cannot be compared.
     flaw: Option<String>,
 }
 
-/// Elements that are read at a time.
+/// The number of elements read at a time.
 const PART: usize = 1 << 20;
 
 fn tensors(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
@@ -194,8 +194,8 @@ fn tensors(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     Ok(status)
 }
 
-/// The tensors of two files under their names, and where they stand in each. Where each has one, these are a
-/// pair whatever they are called.
+/// Pairs the tensors of two files by name, and returns their indices. If each file has a single tensor,
+/// these two are a pair regardless of their names.
 fn pairs(actual: &[Entry], expected: &[Entry]) -> Vec<(String, Option<usize>, Option<usize>)> {
     if let ([one], [_]) = (actual, expected) {
         let name = if one.name.is_empty() {
@@ -279,9 +279,9 @@ impl Difference {
     }
 }
 
-/// Numbers of an element type between two values, which are rounded to it.
+/// Returns the distance of two values in units of the last place of an element type, after rounding to it.
 fn ulps(dtype: Dtype, one: f64, other: f64) -> u64 {
-    // Numbers of one sign are as far apart as their bits say, and the two zeros are one.
+    // Numbers of equal sign are as far apart as their bits, and both zeros are equal.
     let place = |value: f64| {
         let magnitude = match dtype {
             Dtype::F64 => value.abs().to_bits(),

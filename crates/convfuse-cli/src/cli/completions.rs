@@ -1,4 +1,4 @@
-//! `convfuse completions`: what a shell completes.
+//! `convfuse completions`: shell completions.
 
 use clap::CommandFactory;
 use clap_complete::Shell;

@@ -1,4 +1,4 @@
-//! `convfuse demo`: `bench` of both problems at full size, every strategy beside its error.
+//! `convfuse demo`: runs `bench` on both problems at full size with every strategy.
 
 use clap::Parser;
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     json: Json,
 }
 
-/// What `bench` is asked for.
+/// The parsed options of `bench`.
 #[derive(Parser)]
 struct Bench {
     #[command(flatten)]
@@ -40,7 +40,7 @@ struct Bench {
 
 pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     let (mut of_85, mut of_79) = match (arguments.device, arguments.batch) {
-        // A sample of the full size takes it minutes.
+        // The emulator takes minutes for one sample of full size.
         (Choice::Emulator, None) => (EMULATED_85, EMULATED_79),
         _ => (KernelBench85::INPUT, KernelBench79::INPUT),
     };

@@ -1,4 +1,4 @@
-//! `--device`.
+//! The option `--device`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use convfuse::{Device, DeviceProperties, EmulatorOptions};
 
 use super::out::say;
 
-/// The device that a user asked for.
+/// The device requested by the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Choice {
     /// GPU 0 if it answers, else the CPU.
@@ -49,12 +49,13 @@ impl fmt::Display for Choice {
 }
 
 impl Choice {
-    /// Opens it. A fall-back to the CPU is explained on standard error.
+    /// Opens the device. A fallback to the CPU is explained on standard error.
     pub(super) fn open(self) -> convfuse::Result<Device> {
         match self {
             Choice::Cpu => Ok(Device::cpu()),
             Choice::Emulator => {
-                // The process is the command line's own, and an error says more than its end.
+                // The command line owns its process, and a signal's error message is more helpful than a
+                // crash.
                 let mut options = EmulatorOptions::new();
                 options.catch_signals = true;
                 Ok(Device::emulator_with(options))
@@ -71,18 +72,18 @@ impl Choice {
     }
 }
 
-/// In one line, why the best device is no GPU, if it is none.
+/// The reason, in one line, why the best device is not a GPU; `None` if it is one.
 pub(super) fn reason(best: &Device) -> Option<String> {
     Some(first_line(&best.fallback_reason()?.to_string()))
 }
 
-/// A compiler's log begins after its first line.
+/// Returns the first line of an error. A compiler's log follows after it.
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     line.trim_end_matches(':').to_owned()
 }
 
-/// What kernels are chosen for: a device of this machine, or one that need not be there.
+/// The device that kernels are selected for: one of this machine, or a named one that need not be present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     Here(Choice),

@@ -1,4 +1,4 @@
-//! `convfuse explain`: which kernels layers take, which were considered, and why.
+//! `convfuse explain`: the kernels of given layers, the candidates considered, and the reasons.
 
 use convfuse::lab;
 use convfuse_cli::Status;
@@ -33,7 +33,7 @@ fn explain(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     let (description, strategies) = request.read()?;
     let (graph, input) = (&description.graph, &description.input[..]);
     let problem = graph.problem(input)?;
-    // Nothing is computed, so a device that is named need not be there.
+    // Nothing is computed, so a named device need not be present.
     let properties = match arguments.device {
         Target::Named(properties) => properties,
         Target::Here(choice) => match choice.open()? {

@@ -1,4 +1,4 @@
-//! Why a command could not do what it was asked for, and what a command came to.
+//! Failures and outcomes of commands.
 
 use std::fmt;
 use std::io;
@@ -10,13 +10,13 @@ use convfuse_cli::bench::{CeilingsError, RecordError};
 use convfuse_cli::{Status, told};
 use oracle::golden::{GoldenError, GoldenFlaw};
 
-/// Why a command could not do what it was asked for.
+/// The reason why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Failure {
     /// The reader of standard output has closed it.
     #[error("standard output was closed")]
     Closed,
-    /// It was asked for what cannot be.
+    /// The request is invalid.
     #[error("{0}")]
     Refused(String),
     /// The machine failed.
@@ -24,7 +24,7 @@ pub(super) enum Failure {
     Machine(String),
 }
 
-/// What a command came to.
+/// The outcome of a command.
 pub(super) type Outcome = Result<Status, Failure>;
 
 impl Failure {
@@ -43,13 +43,13 @@ impl Failure {
         }
     }
 
-    /// An error of the system about a file.
+    /// An operating system error about a file.
     pub(super) fn of_file(path: &Path, error: &io::Error) -> Failure {
         let text = format!("{}: {error}", path.display());
         Failure::new(Status::of_io(error), text)
     }
 
-    /// The same failure, of a part that has a name.
+    /// Prefixes the message with the name of the failing part.
     pub(super) fn of(self, part: impl fmt::Display) -> Failure {
         match self {
             Failure::Closed => Failure::Closed,
@@ -69,7 +69,7 @@ impl From<CeilingsError> for Failure {
     fn from(error: CeilingsError) -> Failure {
         match error {
             CeilingsError::Library(error) => error.into(),
-            // A kernel that computes something else than it should is a device's fault.
+            // A wrong result of a measuring kernel is the device's fault.
             other => Failure::Machine(told(&other)),
         }
     }
@@ -91,7 +91,7 @@ impl From<TensorFileError> for Failure {
     }
 }
 
-/// The context that failures of a request are reported with.
+/// Implements conversions from errors that mean an invalid request.
 macro_rules! refused {
     ($($error:ty => $told:expr;)*) => {$(
         impl From<$error> for Failure {

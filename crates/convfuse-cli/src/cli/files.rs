@@ -1,4 +1,4 @@
-//! Files: inputs are checked to be files, and outputs are written completely or not at all.
+//! Files: inputs must be regular files, and outputs are written completely or not at all.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -12,16 +12,16 @@ use super::failure::Failure;
 use super::interrupt;
 use super::out::{Out, of_stdout};
 
-/// What stands for standard input and standard output in place of a file's name.
+/// The file name that means standard input or standard output.
 const STANDARD: &str = "-";
 
-/// How long the reader of a pipe may take to open it.
+/// The time limit for a reader to open a pipe.
 const READER_COMES: Duration = Duration::from_secs(3);
 
-/// The most bytes that a file of text may have.
+/// The size limit of a text file in bytes.
 const MOST_TEXT: u64 = 1 << 30;
 
-/// Opens a file to be read. Pipes, devices and folders are refused: reading them might never end.
+/// Opens a file for reading. Refuses pipes, devices and folders: reading them might never end.
 pub(super) fn open(path: &Path) -> Result<File, Failure> {
     let failed = |error| Failure::of_file(path, &error);
     let metadata = fs::metadata(path).map_err(failed)?;
@@ -63,19 +63,19 @@ fn kind(kind: &fs::FileType) -> &'static str {
     }
 }
 
-/// Where something is written to.
+/// The destination of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     /// Standard output: `-`, or a name of it such as /dev/stdout.
     Stdout,
-    /// What is there and is no ordinary file, such as a pipe or /dev/null.
+    /// An existing file that is not a regular file, such as a pipe or /dev/null.
     Direct(PathBuf),
-    /// An ordinary file, behind all links, that is replaced by a whole one.
+    /// A regular file, after following links. It is replaced atomically.
     File(PathBuf),
 }
 
 impl Target {
-    /// Where `path`, the value of an option, leads. Refuses what could not be written to later.
+    /// Resolves `path`, the value of an option. Refuses paths that could not be written to later.
     pub(super) fn new(option: &str, path: &Path) -> Result<Target, Failure> {
         Target::find(path).map_err(|error| Failure::of_file(path, &error).of(option))
     }
@@ -85,7 +85,7 @@ impl Target {
             return Ok(Target::Stdout);
         }
         let mut target = path.to_owned();
-        // As many as the system follows.
+        // The same limit as the kernel's.
         for _ in 0..40 {
             if is_stdout(&target) {
                 return Ok(Target::Stdout);
@@ -95,7 +95,7 @@ impl Target {
             if !is_link {
                 return Target::behind_links(target, folder);
             }
-            // Links there are open files, and not names of them.
+            // Links in these folders refer to open files instead of paths.
             let of_system =
                 |folder: PathBuf| folder.starts_with("/proc") || folder == Path::new("/dev");
             if fs::canonicalize(&folder).is_ok_and(of_system) {
@@ -110,9 +110,9 @@ impl Target {
     fn behind_links(target: PathBuf, folder: PathBuf) -> io::Result<Target> {
         match fs::metadata(&target) {
             Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            // A pipe is not opened before it is written to: that waits for a reader.
+            // Opening a pipe waits for a reader, so it is opened only for writing its contents.
             Ok(found) if !found.is_file() => return Ok(Target::Direct(target)),
-            // A user who may not write to a file may not replace it.
+            // A user without write permission to a file may not replace it either.
             Ok(_) => drop(OpenOptions::new().write(true).open(&target)?),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(_) if target.file_name().is_none() => {
@@ -120,12 +120,12 @@ impl Target {
             }
             Err(_) => {}
         }
-        // A folder that takes no files is found out here.
+        // Detects a folder that does not allow new files.
         drop(interrupt::temporary(&folder)?);
         Ok(Target::File(target))
     }
 
-    /// Whether two targets are one.
+    /// Whether two targets are the same file.
     pub(super) fn is(&self, other: &Target) -> bool {
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         match (self, other) {
@@ -142,7 +142,7 @@ impl Target {
         }
     }
 
-    /// Writes all of it.
+    /// Writes the whole text.
     pub(super) fn write(&self, out: &mut Out, text: &str) -> Result<(), Failure> {
         interrupt::give_way();
         match self {
@@ -151,7 +151,8 @@ impl Target {
         }
     }
 
-    /// The same where standard output is in use, which then is written to after what has been printed.
+    /// As [`write`](Target::write), for use while [`Out`] is in use: the text follows what is already
+    /// printed.
     pub(super) fn write_beside(&self, text: &str) -> Result<(), Failure> {
         let mut file = self.create()?;
         let path = || self.path().unwrap_or(Path::new("standard output"));
@@ -160,7 +161,7 @@ impl Target {
         file.finish()
     }
 
-    /// Begins a file, which is there when it is [finished](Whole::finish).
+    /// Begins a file, which becomes visible when it is [finished](Whole::finish).
     pub(super) fn create(&self) -> Result<Whole, Failure> {
         let begun = match self {
             Target::Stdout => {
@@ -190,19 +191,18 @@ impl Target {
     }
 }
 
-/// Opens what is no ordinary file. Nothing is written to a pipe before somebody reads it, who gets
-/// [`READER_COMES`] to begin.
+/// Opens a file that is not a regular file. A pipe is opened once it has a reader, within [`READER_COMES`].
 fn direct(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
     let mut options = OpenOptions::new();
     options.write(true).truncate(true);
     if fs::metadata(path)?.file_type().is_fifo() {
         let begun = Instant::now();
-        // Such an open fails where an ordinary one would wait, for ever if need be.
+        // A non-blocking open fails where a blocking one would wait, possibly forever.
         let attempt = || options.clone().custom_flags(libc::O_NONBLOCK).open(path);
         loop {
             match attempt() {
-                // The pipe is opened as every other file is while this holds it.
+                // While the non-blocking handle is held, a blocking open succeeds immediately.
                 Ok(_held) => return options.open(path),
                 Err(error) if error.raw_os_error() != Some(libc::ENXIO) => return Err(error),
                 Err(_) if begun.elapsed() > READER_COMES => {
@@ -216,13 +216,13 @@ fn direct(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Whether a name is one of the file, pipe or terminal that standard output is.
+/// Whether a path is a name of standard output.
 fn is_stdout(path: &Path) -> bool {
     let names = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     names.into_iter().any(|name| path == Path::new(name))
 }
 
-/// The folder that a file is in.
+/// Returns the folder of a file.
 fn folder(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
@@ -230,11 +230,11 @@ fn folder(path: &Path) -> PathBuf {
     }
 }
 
-/// A file that is being written. Dropped before it is finished, it leaves what was there before.
+/// A file that is being written. If it is dropped before it is finished, the old contents remain.
 pub(super) struct Whole {
     target: Target,
     file: BufWriter<File>,
-    /// From where to where it is moved.
+    /// The temporary file and its final path.
     moving: Option<(TempPath, PathBuf)>,
 }
 
@@ -249,7 +249,7 @@ impl Write for Whole {
 }
 
 impl Whole {
-    /// What an error in writing to it means.
+    /// Converts an error in writing this file.
     pub(super) fn failed(&self, error: io::Error) -> Failure {
         match self.target.path() {
             None => of_stdout(error),
@@ -257,7 +257,7 @@ impl Whole {
         }
     }
 
-    /// Puts the whole file in its place.
+    /// Moves the complete file to its final path.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         let finished = self.try_finish();
         finished.map_err(|error| self.failed(error))
@@ -268,7 +268,7 @@ impl Whole {
         let Some((temporary, path)) = self.moving.take() else {
             return Ok(());
         };
-        // The permissions of the file before.
+        // The new file gets the old one's permissions.
         if let Ok(before) = fs::metadata(&path) {
             self.file.get_ref().set_permissions(before.permissions())?;
         }

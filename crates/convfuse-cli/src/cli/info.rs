@@ -22,10 +22,10 @@ pub(super) struct Arguments {
     json: Json,
 }
 
-/// A GPU, and what it did.
+/// A GPU, with the times of its first results.
 struct Gpu {
     info: DeviceInfo,
-    /// Problems, and how long after the start of the program the results of each were in an array: driver,
+    /// Problems, and the time from program start until each result is in a host array. It includes driver,
     /// context, kernels, parameters, input, launches, and the copy.
     first_results: [(&'static str, Duration); 2],
 }
@@ -80,7 +80,7 @@ fn info(start: Instant, out: &mut Out, found: &mut Found) -> Outcome {
     Ok(status)
 }
 
-/// A GPU that has run both problems at full size.
+/// Runs both problems at full size on a GPU.
 fn used(ordinal: u32, start: Instant) -> convfuse::Result<Gpu> {
     let device = Device::gpu(ordinal)?;
     let stream = device.stream()?;
@@ -106,7 +106,7 @@ fn used(ordinal: u32, start: Instant) -> convfuse::Result<Gpu> {
     })
 }
 
-/// The CPU and the program.
+/// Prints the CPU and the kernels of this build.
 fn head(cpu: &DeviceInfo, out: &mut Out) -> Result<(), Failure> {
     writeln!(out, "{cpu}\nkernels of this build")?;
     let header = [("", Left), ("for", Left), ("kernels", Right), ("kB", Right)];

@@ -1,5 +1,5 @@
-//! What is done when a signal ends the program, such as that of Ctrl-C: files that are half written go,
-//! results that are there are kept, and the program ends by the signal, as it would have without this.
+//! Handling of signals that end the program, such as SIGINT: removes half-written files, keeps the results
+//! so far, and then ends the program by the same signal.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,24 +19,24 @@ use tempfile::TempPath;
 
 use super::out;
 
-/// The signals that end the program: of those that would, all but the ones of a program gone wrong. SIGXCPU
-/// says that the time of `ulimit -t` is over.
+/// The handled signals: all that end a program by default, except those of program errors. SIGXCPU is sent
+/// when the time of `ulimit -t` is over.
 const ENDING: [i32; 10] = [
     SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2,
 ];
 
-/// What records say of a command that was ended.
+/// The error message in the record of an interrupted command.
 pub(super) const INTERRUPTED: &str = "interrupted";
 
-/// Whether the program is being ended.
+/// Whether the program is ending.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 struct AtEnd {
-    /// Files that are being written.
+    /// Files that are currently being written.
     temporary: Vec<PathBuf>,
-    /// Waits for the interrupted thread, which ends early and tells what it has found.
+    /// Waits for the interrupted thread, which ends early and reports its results so far.
     wait: Option<Box<dyn FnMut() + Send>>,
-    /// Writes what has been found so far.
+    /// Writes the results so far.
     keep: Option<Box<dyn FnMut() + Send>>,
 }
 
@@ -50,24 +50,24 @@ fn at_end() -> MutexGuard<'static, AtEnd> {
     AT_END.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The signals of [`ENDING`], less those that whoever started the program has turned off, as `nohup` does for
-/// SIGHUP. SIGINT and SIGTERM stay: of a program in a script's background the shell has turned SIGINT off,
-/// and nobody has asked for that.
+/// Returns the signals of [`ENDING`] that are not ignored since the start of the program, as SIGHUP is under
+/// `nohup`. SIGINT and SIGTERM are always included: a shell ignores SIGINT for a script's background jobs
+/// without anyone's request.
 fn wanted() -> Vec<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();
     let ignored = lines.find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // Where that is unknown, only these two are handled.
+    // If the mask is unknown, only SIGINT and SIGTERM are handled.
     let ignored = ignored.unwrap_or(u64::MAX);
     let is_wanted =
         |signal: &i32| matches!(*signal, SIGINT | SIGTERM) || ignored >> (*signal - 1) & 1 == 0;
     ENDING.into_iter().filter(is_wanted).collect()
 }
 
-/// Begins to wait for signals, in a thread of its own.
+/// Starts the thread that waits for signals.
 pub(super) fn watch() {
-    // Handled by doing nothing, so that a write beyond `ulimit -f` returns an error.
+    // An empty handler lets a write beyond `ulimit -f` return an error.
     let _ = register(SIGXFSZ, Arc::default());
     let ending = Arc::new(AtomicBool::new(false));
     let signals = wanted();
@@ -75,26 +75,26 @@ pub(super) fn watch() {
         // A second signal ends the program at once.
         let _ = register_conditional_default(signal, Arc::clone(&ending));
     }
-    // A system that grants no handler or no thread leaves its own way to end a program.
+    // Without a handler or a thread, the signals keep their default action.
     let Ok(mut signals) = Signals::new(signals) else {
         return;
     };
     let end = move || {
         if let Some(signal) = signals.forever().next() {
             ending.store(true, Ordering::SeqCst);
-            // While it waits, the interrupted thread may still write.
+            // Meanwhile the interrupted thread may still write.
             let wait = at_end().wait.take();
             if let Some(mut wait) = wait {
                 wait();
             }
             BEGUN.store(true, Ordering::SeqCst);
-            // Not under the lock, for this writes a file, too.
+            // Outside of the lock, because `keep` also writes a file.
             let keep = at_end().keep.take();
             if let Some(mut keep) = keep {
                 keep();
             }
             let mut at_end = at_end();
-            // The lock is never given back: the program finishes no more files.
+            // The lock is never released: no further file can be finished.
             for path in at_end.temporary.drain(..) {
                 let _ = fs::remove_file(path);
             }
@@ -106,15 +106,15 @@ pub(super) fn watch() {
     let _ = std::thread::Builder::new().spawn(end);
 }
 
-/// Waits for the end, if somebody has begun to end the program: what the interrupted thread still has to say
-/// is not to replace what was kept.
+/// Blocks forever if the program is ending: later output of the interrupted thread must not replace the kept
+/// results.
 pub(super) fn give_way() {
     while BEGUN.load(Ordering::SeqCst) {
         std::thread::park();
     }
 }
 
-/// Ends the program as the system ends one that writes to a pipe which nobody reads.
+/// Ends the program by SIGPIPE, the default for a write to a pipe without a reader.
 pub(super) fn end_by_closed_pipe() {
     let _ = emulate_default_handler(SIGPIPE);
 }
@@ -123,35 +123,35 @@ pub(super) fn end_by_closed_pipe() {
 pub(super) fn temporary(folder: &Path) -> io::Result<(File, TempPath)> {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix(".convfuse.").suffix(".tmp");
-    // Under the lock, so that no file is there that the end of the program does not know.
+    // Under the lock, to register every file before the end of the program removes them.
     let mut at_end = at_end();
-    // With the permissions of any new file: those of a file of `tempfile` are its owner's alone.
+    // With the default permissions of a new file; `tempfile` would restrict them to the owner.
     let created = builder.make_in(folder, |path| File::create_new(path))?;
     at_end.temporary.retain(|path| path.exists());
     at_end.temporary.push(created.path().to_owned());
     Ok(created.into_parts())
 }
 
-/// Moves such a file to its place.
+/// Moves a temporary file to its final path.
 pub(super) fn persist(temporary: TempPath, path: &Path) -> io::Result<()> {
-    // Under the lock, so that the program does not end in between.
+    // Under the lock, to prevent the end of the program in between.
     let _at_end = at_end();
     temporary.persist(path).map_err(|failed| failed.error)
 }
 
-/// Has `keep` called if the program is ended, until the guard is dropped.
+/// Registers `keep`, which is called when the program is ended, until the guard is dropped.
 pub(super) fn keep(keep: impl FnMut() + Send + 'static) -> Keep {
     at_end().keep = Some(Box::new(keep));
     Keep
 }
 
-/// Has `wait` called before anything else if the program is ended, until the guard is dropped.
+/// Registers `wait`, which is called first when the program is ended, until the guard is dropped.
 pub(super) fn wait(wait: impl FnMut() + Send + 'static) -> Keep {
     at_end().wait = Some(Box::new(wait));
     Keep
 }
 
-/// See [`keep`] and [`wait`].
+/// The guard of [`keep`] and [`wait`].
 pub(super) struct Keep;
 
 impl Drop for Keep {

@@ -1,4 +1,4 @@
-//! `--json`: what commands found, for programs to read. `docs/json.md` says what is in it.
+//! The option `--json`: results for other programs. `docs/json.md` describes the format.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -22,7 +22,7 @@ pub(super) struct Json {
 }
 
 impl Json {
-    /// Where it goes. Text is left out where it is standard output.
+    /// The destination of the JSON. Silences text output if this is standard output.
     pub(super) fn target(&self, out: &mut Out) -> Result<Option<Target>, Failure> {
         let target = |path: &PathBuf| Target::new("--json", path);
         let target = self.json.as_ref().map(target).transpose()?;
@@ -32,7 +32,7 @@ impl Json {
         Ok(target)
     }
 
-    /// Runs a command, which notes what it finds, and writes that, whatever became of the command.
+    /// Runs a command and writes the results that it noted, even if the command failed.
     pub(super) fn record(
         &self,
         kind: &str,
@@ -46,7 +46,7 @@ impl Json {
             return outcome;
         };
         if outcome.is_err() && found.0.is_empty() {
-            // Nothing was found, so the file of before stays.
+            // Nothing was found, so an older file stays.
             return outcome;
         }
         let mut record = json!({
@@ -61,12 +61,12 @@ impl Json {
             record.extend(found.0);
         }
         let written = target.write(out, &out::json(&record));
-        // The first failure is the one to tell.
+        // The first failure is reported.
         outcome.and_then(|status| written.map(|()| status))
     }
 }
 
-/// What a command has found so far.
+/// The results of a command so far.
 #[derive(Default)]
 pub(super) struct Found(Map<String, Value>);
 
@@ -84,7 +84,7 @@ impl Found {
     }
 }
 
-/// The arguments of the program, and its name.
+/// The program's name and arguments.
 pub(super) fn command_line() -> Vec<String> {
     let arguments = std::env::args_os();
     arguments
@@ -92,7 +92,7 @@ pub(super) fn command_line() -> Vec<String> {
         .collect()
 }
 
-/// The time, as records have it.
+/// The current time in the format of records.
 pub(super) fn now() -> String {
     let now = SystemTime::now().max(SystemTime::UNIX_EPOCH);
     format_rfc3339_seconds(now).to_string()
@@ -112,7 +112,7 @@ pub(super) fn must_differ(
     }
 }
 
-/// Refuses to replace a file that is read: a list of problems or weights, say.
+/// Refuses to replace a file that is also read, such as a list of problems or weights.
 pub(super) fn must_not_replace(
     written: (&str, Option<&Target>),
     read: (&str, Option<&Path>),
@@ -126,15 +126,15 @@ pub(super) fn must_not_replace(
     }
 }
 
-/// A file that is written again as more is found, which takes at most a twentieth of the time, however much
-/// there is.
+/// A file that is rewritten as results arrive. Writing takes at most a twentieth of the time, independent of
+/// its size.
 pub(super) struct Kept {
     target: Target,
     last: Instant,
     took: Duration,
 }
 
-/// The least time between two writes.
+/// The minimum time between two writes.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Kept {
@@ -146,7 +146,7 @@ impl Kept {
         }
     }
 
-    /// Writes `text` if enough time has passed since the last time.
+    /// Writes `text` if enough time has passed since the previous write.
     pub(super) fn now_and_then(&mut self, text: impl FnOnce() -> String) -> Result<(), Failure> {
         let pause = PAUSE.max(20 * self.took);
         if self.target == Target::Stdout || self.last.elapsed() < pause {

@@ -1,4 +1,4 @@
-//! The layers that a command runs, those of a chain or of a network in a file, and how they are run.
+//! The layers of a command, from a chain or network file, and the options for running them.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub(super) struct LayersFile {
     network: Option<PathBuf>,
 }
 
-/// The operators of layers, or how many there are where a line would not hold them.
+/// The operators of the layers, or the number of layers if a line would be too short.
 pub(super) fn summary(graph: &Graph) -> String {
     match graph.layers().len() {
         0..=12 => graph.operators(),
@@ -34,12 +34,12 @@ pub(super) fn summary(graph: &Graph) -> String {
 }
 
 impl LayersFile {
-    /// The file.
+    /// The path of the file.
     pub(super) fn path(&self) -> Option<&Path> {
         self.chain.as_deref().or(self.network.as_deref())
     }
 
-    /// The layers in the file, if there is one.
+    /// Reads the layers of the file, if there is one.
     pub(super) fn read(&self) -> Result<Option<Graph>, Failure> {
         Ok(match (&self.chain, &self.network) {
             (Some(chain), _) => Some(read::<Chain>(chain)?.into()),
@@ -48,7 +48,7 @@ impl LayersFile {
         })
     }
 
-    /// Refuses what is written where this is read.
+    /// Refuses an output that would replace the file of layers.
     pub(super) fn must_stay(&self, written: (&str, Option<&Target>)) -> Result<(), Failure> {
         must_not_replace(written, ("--chain", self.chain.as_deref()))?;
         must_not_replace(written, ("--network", self.network.as_deref()))
@@ -83,11 +83,11 @@ pub(super) struct RunRequest {
     attributes: Attributes,
 }
 
-/// Why the CPU is no device for such a command.
+/// The error message for the CPU, which runs no kernels.
 pub(super) const NO_KERNELS: &str = "--device: the cpu runs no kernels; name another device";
 
 impl RunRequest {
-    /// What is to run, and the ways to run it, at least one.
+    /// Returns the description of the layers, and at least one strategy with its options.
     pub(super) fn read(&self) -> Result<(Description, Vec<(Strategy, Options)>), Failure> {
         let request = Request {
             title: None,
@@ -104,7 +104,7 @@ impl RunRequest {
                 self.strategy
             )));
         }
-        // An input of one channel lies so, whatever its output does.
+        // An input with one channel is also NCHW, so the output's layout must be requested.
         let is_both = self.channels_last && description.input.get(1) == Some(&1);
         let ways = strategies.into_iter().map(|strategy| {
             let mut options = strategy.options().precision(self.precision);
@@ -116,7 +116,7 @@ impl RunRequest {
         Ok((description, ways.collect()))
     }
 
-    /// Refuses what is written where the layers are read.
+    /// Refuses an output that would replace the file of layers.
     pub(super) fn must_stay(&self, written: (&str, Option<&Target>)) -> Result<(), Failure> {
         self.layers.must_stay(written)
     }

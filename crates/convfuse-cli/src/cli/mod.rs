@@ -1,7 +1,7 @@
-//! Commands, their options, and what they exit with.
+//! Commands, their options, and their exit status.
 //!
-//! Results go to standard output, progress and complaints to standard error. What the exit status says stands
-//! at [`convfuse_cli::Status`] and in [`EXIT_STATUS`].
+//! Results go to standard output, progress and error messages to standard error. [`convfuse_cli::Status`]
+//! and [`EXIT_STATUS`] define the exit status.
 
 mod arrays;
 mod bench;
@@ -86,7 +86,7 @@ enum Command {
     Completions(completions::Arguments),
 }
 
-/// Runs the command that the arguments name, of a program that began at `start`.
+/// Runs the command of the arguments. `start` is the time at which the program began.
 pub(crate) fn main(start: Instant) -> ExitCode {
     interrupt::watch();
     let mut out = Out::new();
@@ -124,7 +124,7 @@ fn command(command: Option<Command>, start: Instant, out: &mut Out) -> Outcome {
     }
 }
 
-/// What clap has to say: help and version, or what is wrong with the arguments.
+/// Prints clap's output: help and version, or an error in the arguments.
 fn refused(refusal: &clap::Error, out: &mut Out) -> Outcome {
     if !matches!(
         refusal.kind(),

@@ -1,6 +1,6 @@
-//! `convfuse new`: a project that uses the library, and builds without a CUDA SDK.
+//! `convfuse new`: creates a project that uses the library, and builds without a CUDA SDK.
 //!
-//! It is the project in `examples/embedding`, by another name and with another place of the library.
+//! It copies the project in `examples/embedding`, with another name and another path of the library.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::failure::{Failure, Outcome};
 use super::files::Target;
 use super::out::Out;
 
-/// The files of the example, which lie at the same paths in a new project.
+/// The files of the example. A new project has them at the same paths.
 const FILES: [(&str, &str); 4] = [
     (
         "Cargo.toml",
@@ -31,11 +31,11 @@ const FILES: [(&str, &str); 4] = [
     ),
 ];
 
-/// What the example's manifest says, and a new one says otherwise.
+/// The lines of the example's manifest that a new project replaces.
 const NAME: &str = r#"name = "embedding""#;
 const LIBRARY: &str = r#"path = "../../host""#;
 
-/// The library that this program was built of.
+/// The path of the library that this program was built from.
 const BUILT_OF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../host");
 
 /// Options of `new`.
@@ -79,7 +79,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     Ok(Status::Right)
 }
 
-/// The last part of the folder, if a package may have this name.
+/// The last component of the folder, if it is a valid package name.
 fn project_name(folder: &Path) -> Result<&str, Failure> {
     let name = folder.file_name().and_then(|name| name.to_str());
     let name = name.unwrap_or_default();
@@ -97,7 +97,7 @@ fn project_name(folder: &Path) -> Result<&str, Failure> {
     }
 }
 
-/// Whether a folder has the library.
+/// Checks that a folder contains the library.
 fn is_library(folder: &Path) -> Result<(), Failure> {
     let manifest = folder.join("Cargo.toml");
     let text =
@@ -110,12 +110,12 @@ fn is_library(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The dependency on the library in this folder.
+/// The manifest's dependency on the library in this folder.
 fn by_path(folder: &Path) -> Result<String, Failure> {
     let folder = fs::canonicalize(folder).map_err(|error| Failure::of_file(folder, &error))?;
     let Some(path) = folder.to_str() else {
         return Err(Failure::from("is not UTF-8, which a manifest must be").of(folder.display()));
     };
-    // A string of JSON is one of TOML.
+    // A JSON string is also a valid TOML string.
     Ok(format!("path = {}", serde_json::Value::from(path)))
 }

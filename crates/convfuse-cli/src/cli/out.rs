@@ -1,9 +1,9 @@
-//! All that the program prints: results to standard output, progress and complaints to standard error.
+//! All output of the program: results to standard output, progress and error messages to standard error.
 //!
-//! Nothing else prints, which `clippy::print_stdout` and `print_stderr` hold. Errors of standard output are
-//! [failures](Failure), those of standard error are passed over: nobody is left to tell. What is printed may
-//! come from files, titles and names for example, so control characters are shown and do not reach a
-//! terminal.
+//! `clippy::print_stdout` and `print_stderr` forbid other output. Errors of standard output are
+//! [failures](Failure); errors of standard error are ignored, since they cannot be reported. Output may
+//! contain text of files, such as titles and names. Control characters are therefore escaped and do not
+//! reach a terminal.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write as _};
@@ -24,44 +24,44 @@ impl Out {
         }
     }
 
-    /// Leaves out all text from now on, for a program reads standard output.
+    /// Suppresses all text from now on, because a program reads standard output.
     pub(super) fn be_silent(&mut self) {
         self.silent = true;
     }
 
-    /// Whether text is left out.
+    /// Whether text is suppressed.
     pub(super) fn is_silent(&self) -> bool {
         self.silent
     }
 
-    /// What `write!` and `writeln!` call.
+    /// Called by `write!` and `writeln!`.
     pub(super) fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> Result<(), Failure> {
         if self.silent {
             return Ok(());
         }
         let mut whole = String::new();
-        // A string takes all, and what cannot be shown is left out.
+        // Formatting into a string fails only if a `Display` implementation fails. That output is dropped.
         let _ = whole.write_fmt(text);
         self.bytes(shown(&whole, true).as_bytes())
     }
 
-    /// Text as it is, such as JSON, whose reader is a program.
+    /// Writes bytes without escapes, such as JSON for another program.
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.lock.write_all(bytes).map_err(of_stdout)
     }
 
-    /// Hands over what is there, so that a later failure loses nothing.
+    /// Flushes the output, so that a later failure loses nothing.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         self.lock.flush().map_err(of_stdout)
     }
 
-    /// Whether people read it.
+    /// Whether standard output is a terminal.
     pub(super) fn is_terminal(&self) -> bool {
         self.lock.is_terminal()
     }
 }
 
-/// What an error of standard output means.
+/// Converts an error of standard output.
 pub(super) fn of_stdout(error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::Closed,
@@ -69,17 +69,17 @@ pub(super) fn of_stdout(error: io::Error) -> Failure {
     }
 }
 
-/// A line on standard error.
+/// Writes a line to standard error.
 pub(super) fn say(text: fmt::Arguments<'_>) {
     err(&format!("{}\n", shown(&text.to_string(), true)));
 }
 
-/// A complaint on standard error, in one line.
+/// Writes an error message to standard error, in one line.
 pub(super) fn complain(text: &str) {
     err(&format!("convfuse: {}\n", plain(text)));
 }
 
-/// Text on standard error as it is.
+/// Writes text to standard error without escapes.
 pub(super) fn err(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = stderr
@@ -87,7 +87,7 @@ pub(super) fn err(text: &str) {
         .and_then(|()| stderr.flush());
 }
 
-/// The text in one line, with escapes for what would change a line or a terminal.
+/// Returns the text in one line, with escapes for control characters and line breaks.
 pub(super) fn plain(text: &str) -> String {
     shown(text, false)
 }
@@ -104,14 +104,14 @@ fn shown(text: &str, lines: bool) -> String {
     shown
 }
 
-/// Whether a character changes the direction of others, or ends a line for some readers.
+/// Whether a character changes the text direction, or is a line break for some programs.
 const fn turns(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// JSON in which every control character stands as an escape: those that JSON allows in strings, too.
+/// Formats JSON with every control character escaped, including those that JSON allows in strings.
 pub(super) fn json(value: &impl serde::Serialize) -> String {
-    // All keys are strings, and numbers that JSON lacks become null.
+    // All keys are strings, and serde_json writes non-finite numbers as null.
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     let mut escaped = String::with_capacity(text.len() + 1);
     for c in text.chars() {

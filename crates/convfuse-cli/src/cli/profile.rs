@@ -1,4 +1,4 @@
-//! `convfuse profile`: where the time of a run goes.
+//! `convfuse profile`: the time of each launch and region of a run.
 
 mod picture;
 
@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
 }
 
 fn profile(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
-    // All that can be checked is, before anything runs.
+    // Checks everything possible before the first run.
     let json = arguments.json.target(out)?;
     let request = &arguments.request;
     let svg = arguments.svg.as_deref();
@@ -90,7 +90,7 @@ fn profile(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     Ok(Status::Right)
 }
 
-/// What runs, in a line.
+/// Describes the run in one line.
 fn head(description: &Description) -> String {
     let Description {
         input,

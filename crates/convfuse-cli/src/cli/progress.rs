@@ -1,4 +1,4 @@
-//! A line on standard error that says what is going on.
+//! Progress lines on standard error.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::Mutex;
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use super::out::{err, plain};
 
-/// A step that takes its time. Says so when it starts, and how long it took when it is done.
+/// A long-running step. Prints its name at the start, and its duration at the end.
 pub(super) struct Step {
     what: String,
     start: Instant,
     last: Mutex<Instant>,
 }
 
-/// How often a terminal's line is written anew.
+/// The minimum time between two updates of a terminal's line.
 const REFRESH: Duration = Duration::from_millis(100);
 
 impl Step {
@@ -29,10 +29,10 @@ impl Step {
         }
     }
 
-    /// Says how far the step is, on a terminal only: a log is not to hold hundreds of such lines.
-    /// Threads that work on it side by side may do so.
+    /// Prints the progress of the step, but only on a terminal: a log should not contain hundreds of such
+    /// lines. Parallel threads may call this.
     pub(super) fn at(&self, done: usize, of: usize, detail: &str) {
-        // Another thread that is just writing says as much.
+        // Another thread is already printing the progress.
         let Ok(mut last) = self.last.try_lock() else {
             return;
         };

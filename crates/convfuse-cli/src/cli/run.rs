@@ -1,4 +1,4 @@
-//! `convfuse run`: a chain or a network with parameters from a file, on an input from a file.
+//! `convfuse run`: runs a chain or network, with parameters and inputs from files.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -75,7 +75,7 @@ pub(super) struct Arguments {
     json: Json,
 }
 
-/// A rule for names.
+/// Parses a renaming rule.
 fn rule(text: &str) -> Result<(String, String), String> {
     let (from, to) = text
         .split_once('=')
@@ -83,7 +83,7 @@ fn rule(text: &str) -> Result<(String, String), String> {
     Ok((from.to_owned(), to.to_owned()))
 }
 
-/// Bytes of inputs and output of a chunk by default.
+/// The default bytes of inputs and output in a chunk.
 const CHUNK_BYTES: usize = 64 << 20;
 
 pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
@@ -91,10 +91,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     json.record("run", out, |out, found| compute(arguments, out, found))
 }
 
-/// The inputs of a graph in a file.
+/// The file with the inputs of a graph.
 struct FileInputs {
     file: TensorFile,
-    /// Where each stands in the file, the first input first.
+    /// The index of each input in the file, the first input first.
     places: Vec<usize>,
 }
 
@@ -128,7 +128,7 @@ impl FileInputs {
         &self.file.entries[self.places[input]].shape
     }
 
-    /// Refuses further inputs of other shapes than the graph gives them.
+    /// Refuses further inputs whose shapes do not match the graph.
     fn must_fit(&self, arguments: &Arguments, problem: &GraphProblem) -> Result<(), Failure> {
         for (index, input) in problem.inputs.iter().enumerate() {
             let actual = self.shape(index + 1);
@@ -144,7 +144,7 @@ impl FileInputs {
         Ok(())
     }
 
-    /// Some samples of an input, or all of what has none.
+    /// Reads some samples of an input, or all of an input without a batch.
     fn read(
         &mut self,
         input: usize,
@@ -163,13 +163,13 @@ impl FileInputs {
     }
 }
 
-/// The parameters of a graph that has none.
+/// The parameters of a graph without any.
 fn without_file(graph: &Graph) -> Result<Parameters, Failure> {
     let parameters = Parameters::new(graph, []).map_err(convfuse::Error::from);
     parameters.map_err(|error| Failure::from(error).of("--parameters is not given"))
 }
 
-/// Where the outputs are written to, and how.
+/// The destinations of the outputs, and their formats.
 fn targets(arguments: &Arguments, json: Option<&Target>) -> Result<Vec<(Target, Format)>, Failure> {
     let mut targets: Vec<(Target, Format)> = Vec::new();
     for path in &arguments.output {
@@ -194,7 +194,7 @@ fn targets(arguments: &Arguments, json: Option<&Target>) -> Result<Vec<(Target, 
     Ok(targets)
 }
 
-/// Refuses another number of files than the graph has outputs.
+/// Refuses a number of files that differs from the graph's number of outputs.
 fn must_be_each(targets: &[(Target, Format)], graph: &Graph) -> Result<(), Failure> {
     let (actual, expected) = (targets.len(), graph.outputs().len());
     if actual == expected {
@@ -210,7 +210,7 @@ fn must_be_each(targets: &[(Target, Format)], graph: &Graph) -> Result<(), Failu
     )))
 }
 
-/// All outputs for these inputs, as a file has them.
+/// Computes all outputs for these inputs, widened to f32.
 fn outputs_of(
     model: &Model,
     x: &ArrayD<f32>,
@@ -239,7 +239,7 @@ fn outputs_of(
 }
 
 fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
-    // All that can be checked is, before anything runs.
+    // Checks everything possible before the first run.
     let json = arguments.json.target(out)?;
     let targets = targets(arguments, json.as_ref())?;
     if targets.iter().any(|(target, _)| *target == Target::Stdout) {
@@ -264,7 +264,7 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
         Some(path) => Parameters::load_with(&graph, path, &options)?,
         None => without_file(&graph)?,
     };
-    // What has no batch goes at a time.
+    // An input without a batch is a single chunk.
     let samples = if problem.is_batched { input[0] } else { 1 };
     let elements = |shape: &[usize]| shape.iter().product::<usize>();
     let further = problem.inputs.iter().map(|input| elements(&input.shape));
@@ -278,7 +278,7 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
         None => (CHUNK_BYTES / sample_bytes).max(1),
     };
     let chunk = chunk.min(samples.max(1));
-    // As they are in the file, as they are given to the model, and what the model has of them.
+    // A factor for the values read from the file, the arrays given to the model, and the model's own copies.
     lab::must_have_memory(chunk.saturating_mul(sample_bytes).saturating_mul(4))?;
 
     let stream = arguments.device.open()?.stream()?;

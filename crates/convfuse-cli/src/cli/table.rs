@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// A table without lines, under this header; it is printed by `trim_fmt`.
+/// Creates a table without lines under this header. Print it with `trim_fmt`.
 pub(super) fn aligned<const N: usize>(header: [(&str, CellAlignment); N]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

@@ -15,8 +15,7 @@ pub(super) use reader::{Entry, TensorFile, coarser};
 use super::failure::Failure;
 use super::files::{Target, Whole};
 
-/// The head of a safetensors file with these tensors, each by name, element type and shape, one after the
-/// other.
+/// The header of a safetensors file with consecutive tensors, each given by name, element type and shape.
 fn safetensors_head<'a>(
     tensors: impl IntoIterator<Item = (&'a str, Dtype, &'a [usize])>,
 ) -> Vec<u8> {
@@ -29,7 +28,7 @@ fn safetensors_head<'a>(
         start = end;
     }
     let mut text = serde_json::Value::Object(head).to_string();
-    // Data begins at a multiple of eight bytes.
+    // The data is aligned to eight bytes.
     while !text.len().is_multiple_of(8) {
         text.push(' ');
     }
@@ -38,7 +37,7 @@ fn safetensors_head<'a>(
     bytes
 }
 
-/// The head of a file in NumPy's format.
+/// The header of a file in NumPy's format.
 fn numpy_head(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
     let descr = match dtype {
         Dtype::F16 => "<f2",
@@ -48,13 +47,13 @@ fn numpy_head(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
     let extents = extents.trim_end();
     let mut text =
         format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({extents}), }}");
-    // Data begins at a multiple of 64 bytes, after the end of a line.
+    // The data is aligned to 64 bytes and follows a line break.
     while !(10 + text.len() + 1).is_multiple_of(64) {
         text.push(' ');
     }
     text.push('\n');
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    // Ranks of tensors are far below those that need more.
+    // Tensors have low ranks, so the header's length fits in 16 bits.
     bytes.extend((text.len() as u16).to_le_bytes());
     bytes.extend(text.into_bytes());
     bytes
@@ -78,7 +77,7 @@ pub(super) fn save_all<'a>(
     file.finish()
 }
 
-/// A format of files with one tensor.
+/// A file format for a single tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Safetensors,
@@ -86,7 +85,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// That of a file's name; safetensors for standard output.
+    /// The format of a file name; safetensors for standard output.
     pub(super) fn of(path: &Path, target: &Target) -> Result<Format, Failure> {
         let extension = path.extension().and_then(|extension| extension.to_str());
         match extension {
@@ -98,14 +97,14 @@ impl Format {
     }
 }
 
-/// A file with one tensor that is being written, a part at a time.
+/// A file with one tensor that is written in parts.
 pub(super) struct TensorWriter {
     file: Whole,
     dtype: Dtype,
 }
 
 impl TensorWriter {
-    /// Begins a file with elements of this type; NumPy has no bf16, for which it gets f32.
+    /// Begins a file of this element type. NumPy has no bf16, so `.npy` stores f32 instead.
     pub(super) fn new(
         target: &Target,
         format: Format,

@@ -1,4 +1,4 @@
-//! `convfuse verify`: every operator and chain, in every mode that the library has for it, against float64.
+//! `convfuse verify`: compares every operator and chain with float64, in every mode of the library.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ fn verify(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     } else {
         arguments.device
     };
-    // All that can be checked is, before anything runs.
+    // Checks everything possible before the first run.
     let files = arguments.golden.as_deref().map(golden::files).transpose()?;
     let shapes = arguments.shapes.unwrap_or(match choice {
         Choice::Emulator => Shapes::Ragged,
@@ -99,7 +99,7 @@ fn verify(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     say_of_cases(runs, &device);
     let mut tally = Tally::default();
     let ran = cases_and_files(&mut tally, &stream, (&cases, source), &files, out);
-    // Results so far are reported even if the rest failed.
+    // Reports the results so far even if a later part failed.
     tally.report(out, found)?;
     ran?;
     Ok(tally.status)
@@ -146,12 +146,12 @@ fn cases(shapes: Shapes) -> Vec<Case> {
     cases
 }
 
-/// The layers in the file on inputs of all shapes.
+/// The layers of the file as cases, one for each shape.
 fn cases_of_file(path: &Path, arguments: &Arguments) -> Result<Vec<Case>, Failure> {
     let (graph, shapes) = (arguments.layers.read()?, &arguments.shape);
     let graph = graph.ok_or("has no layers")?;
     let name = file_name(path);
-    // All are checked before the first is made.
+    // Checks all shapes before creating the first case.
     for Shape(shape) in shapes {
         let possible = || {
             let bytes = Case::bytes_of_graph(&graph, &shape[..])?;
@@ -167,12 +167,12 @@ fn cases_of_file(path: &Path, arguments: &Arguments) -> Result<Vec<Case>, Failur
     Ok(shapes.iter().map(case).collect())
 }
 
-/// What a golden file's case is called.
+/// The case name of a golden file.
 fn golden_name(file: &Path) -> String {
     format!("golden/{}", file_name(file))
 }
 
-/// Compares with golden files. One that cannot be used is noted and does not lose the others.
+/// Compares with golden files. An unusable file is recorded and does not stop the others.
 fn golden_files(
     tally: &mut Tally,
     stream: &Stream,
@@ -191,7 +191,7 @@ fn golden_files(
                 continue;
             }
         };
-        // A full-size problem takes the emulator half an hour.
+        // The emulator takes half an hour for a full-size problem.
         if golden.is_full_size() && stream.device().is_emulator() {
             continue;
         }
@@ -202,13 +202,13 @@ fn golden_files(
     Ok(())
 }
 
-/// What the cases of an operator or a chain came to.
+/// The results of an operator's or chain's cases.
 #[derive(Default, Serialize)]
 struct Line {
     name: String,
     layers: usize,
     dtype: String,
-    /// Whether f32 was multiplied in the fast math mode, which has a tolerance of its own.
+    /// Whether f32 convolutions used the fast math mode, which has its own tolerance.
     fast: bool,
     runs: usize,
     wrong: usize,
@@ -219,7 +219,7 @@ struct Line {
 }
 
 impl Line {
-    /// Where it stands: operators first, each from the largest element type on.
+    /// The sort key: operators first, each from the largest element type on.
     fn place(&self) -> (bool, &str, usize, bool) {
         let types = ["f32", "f16", "bf16"];
         let number = types.iter().position(|name| *name == self.dtype);
@@ -232,7 +232,7 @@ impl Line {
     }
 }
 
-/// A complaint.
+/// A failed comparison.
 #[derive(Serialize)]
 struct Complaint {
     status: Status,
@@ -278,7 +278,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Notes a complaint, and tells it at once.
+    /// Records a failed comparison, and prints it immediately.
     fn complain(&mut self, status: Status, text: String, out: &mut Out) -> Result<(), Failure> {
         writeln!(out, "  {}", plain(&text))?;
         out.flush()?;

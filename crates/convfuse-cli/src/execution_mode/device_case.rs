@@ -1,4 +1,4 @@
-//! A case on a device.
+//! A case uploaded to a device.
 
 use std::cell::OnceCell;
 
@@ -11,7 +11,7 @@ use oracle::Case;
 
 use super::named;
 
-/// A case on a device: its inputs, and what its modes take of its parameters.
+/// A case on a device: its inputs, and its parameters in the form that each mode needs.
 #[derive(Debug)]
 pub struct DeviceCase<'a> {
     pub(super) of: &'a Case,
@@ -19,17 +19,17 @@ pub struct DeviceCase<'a> {
     dtype: DType,
     /// The first input.
     pub x: Tensor,
-    /// The further ones, in the chain's order.
+    /// The further inputs, in the chain's order.
     pub further: Vec<Tensor>,
     parameters: OnceCell<Vec<Tensor>>,
     model: OnceCell<Model>,
 }
 
 impl<'a> DeviceCase<'a> {
-    /// The inputs on the stream's device, rounded to this type.
+    /// Uploads the inputs to the stream's device, rounded to this type.
     ///
     /// # Errors
-    /// What may go wrong on a device.
+    /// Errors of the device.
     pub fn new(
         case: &'a Case,
         stream: &'a Stream,
@@ -48,14 +48,14 @@ impl<'a> DeviceCase<'a> {
         })
     }
 
-    /// The parameters of its only layer, as the operator's function takes them.
+    /// Returns the parameters of the only layer, in the form that the operator's function takes.
     pub(super) fn parameters(&self, layer: &Layer) -> convfuse::Result<&[Tensor]> {
         if let Some(parameters) = self.parameters.get() {
             return Ok(parameters);
         }
         let upload = |values: &ArrayD<f32>| {
             let mut values = values.view();
-            // A factor per channel has trailing extents of 1 in a chain, and none in an operator.
+            // A factor per channel has trailing extents of 1 in a chain, but not in the operator's function.
             while matches!(layer, Layer::Scale(_)) && values.ndim() > 1 {
                 let last = Axis(values.ndim() - 1);
                 values = values.remove_axis(last);
@@ -67,7 +67,7 @@ impl<'a> DeviceCase<'a> {
         Ok(self.parameters.get_or_init(|| parameters))
     }
 
-    /// The graph as a model.
+    /// Returns the graph as a model.
     pub(super) fn model(&self) -> convfuse::Result<&Model> {
         if let Some(model) = self.model.get() {
             return Ok(model);
@@ -82,7 +82,7 @@ impl<'a> DeviceCase<'a> {
     }
 }
 
-/// A case's layers on a device.
+/// The layers of a case, ready to run on a device.
 #[derive(Debug)]
 pub enum Executable<'a> {
     /// An operator, with its parameters.
@@ -92,14 +92,14 @@ pub enum Executable<'a> {
 }
 
 impl Executable<'_> {
-    /// All outputs for an input and its further ones.
+    /// Computes all outputs for the first input and the further inputs.
     ///
     /// # Errors
-    /// What the layers refuse, and what may go wrong on a device.
+    /// Errors of the layers and of the device.
     pub fn run(&self, x: &Tensor, further: &[Tensor]) -> convfuse::Result<Vec<Tensor>> {
         match self {
             Executable::Operator(layer, parameters, options) => {
-                // What a layer takes besides stands in the place of parameters.
+                // The operator's function takes further inputs as parameters.
                 let parameters = parameters.iter().chain(further).cloned();
                 let parameters: Vec<Tensor> = parameters.collect();
                 Ok(vec![lab::layer(x, layer, &parameters, options)?])
@@ -110,7 +110,7 @@ impl Executable<'_> {
         }
     }
 
-    /// The kernels that a dense input of this shape takes; none where no model says it.
+    /// Returns the kernels that run for a dense input of this shape; empty for an operator's function.
     ///
     /// # Errors
     /// As [`run`](Self::run).

@@ -16,8 +16,7 @@ fn only_what_folds_a_scale_into_16_bits_is_judged_so() {
     }
 }
 
-/// A convolution, and what is to be done together after it with these factors before the norm and after the
-/// clamp.
+/// A convolution, followed by a fusable tail with these factors before the norm and after the clamp.
 fn of_factors(before: &str, behind: &str) -> Case {
     let layers = [
         Layer::from(Layer::conv3d("conv", 7, 2)),

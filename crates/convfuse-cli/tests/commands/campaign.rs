@@ -8,7 +8,7 @@ fn campaign(options: &str) -> Ran {
     Program::new().run(&format!("campaign --device cpu --cost 20000 {options}"))
 }
 
-/// What families came to, from a run with `--json`.
+/// The results of the families, from a run with `--json`.
 #[track_caller]
 fn families(record: &Value) -> &serde_json::Map<String, Value> {
     record["families"].as_object().expect("families by name")
@@ -122,7 +122,7 @@ fn choices_repeat_a_case() {
 
 #[test]
 fn a_campaign_in_which_nothing_ran_is_told_by_its_status() {
-    // Its cases are large.
+    // The family's cases are too large.
     let ran = campaign("--family one_launch_85 --cases 3 --json");
     assert_eq!(ran.code, Some(2), "{ran:?}");
     let record = ran.json();
@@ -136,14 +136,14 @@ fn a_campaign_in_which_nothing_ran_is_told_by_its_status() {
         ran.complaint().strip_prefix("convfuse: ")
     );
 
-    // One group of one value has no deviation.
+    // A group of a single value has no deviation.
     for options in ["--family group_norm --choices", "--cases 0"] {
         let ran = campaign(options);
         assert_eq!(ran.code, Some(2), "{options}: {ran:?}");
         ran.complains("nothing ran: ");
     }
 
-    // Beside others that ran, such a family stands in the table.
+    // If other families ran, the table lists this family, too.
     let ran = campaign("--cases 76 --seed 2").right();
     let mut lines = ran.out.lines();
     let starts = |words| move |line: &str| line.starts_with(words);

@@ -36,8 +36,8 @@ fn elements_are_compared_one_by_one() {
     );
 }
 
-/// A safetensors file with these tensors of f32, each by its name, its number of elements and the place of
-/// the one that is not 1.
+/// A safetensors file with these f32 tensors, each given by its name, its length and the index of the one
+/// element that is not 1.
 fn safetensors(tensors: &[(&str, usize, Option<usize>)]) -> Vec<u8> {
     let data = tensors.iter().map(|&(_, len, other)| -> Vec<u8> {
         let values = (0..len).map(|index| if Some(index) == other { 2.0f32 } else { 1.0 });
@@ -51,8 +51,8 @@ fn safetensors(tensors: &[(&str, usize, Option<usize>)]) -> Vec<u8> {
     safetensors::serialize(views, None).expect("a file of tensors")
 }
 
-/// Each tensor of a file decides the exit status, wherever it differs: the middle one has more elements than
-/// are read at a time.
+/// A difference in any tensor decides the exit status. The middle tensor exceeds the number of elements read
+/// at a time.
 #[test]
 fn every_tensor_is_compared_to_its_end() {
     const TENSORS: [(&str, usize); 3] = [("a", 3), ("b", (1 << 20) + 5), ("c", 2)];

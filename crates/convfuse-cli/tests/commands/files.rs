@@ -1,4 +1,4 @@
-//! Files that are written: whole or not at all, and an older one is lost only to a whole new one.
+//! Output files are replaced atomically: an old file remains until a new one is complete.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
@@ -81,7 +81,7 @@ fn whoever_interrupts_a_campaign_is_told_what_it_came_to() {
 fn a_killed_program_leaves_a_whole_record() {
     let program = Program::new();
     let (mut running, out) = start_long(&program);
-    // Until the record has been written for the first time, a second after the start.
+    // Wait for the first write of the record, a second after the start.
     let mut lines = out.lines().map_while(Result::ok);
     assert!(lines.any(|_| program.read("a.json") != "before"));
     running.kill().expect("a signal");
@@ -123,7 +123,7 @@ fn a_pipe_that_nobody_reads_is_not_waited_for() {
     );
     let mut command = program.command("info --json pipe.json");
     let mut running = command.stdout(Stdio::null()).spawn().expect("the program");
-    // Whoever comes a moment later is waited for.
+    // The program waits for a reader that comes shortly after.
     let record = parsed(&program.read("pipe.json"));
     assert_eq!(record["kind"], "info");
     assert_eq!(running.wait().expect("the program").code(), Some(0));

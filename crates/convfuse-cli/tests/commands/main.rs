@@ -1,5 +1,5 @@
-//! The program as its users run it: what it prints, writes, refuses and exits with. All on the CPU, with
-//! small shapes.
+//! The program as users run it: its output, files, error messages and exit status. All tests run small
+//! shapes on the CPU.
 
 mod campaign;
 mod compare;

@@ -1,4 +1,4 @@
-//! Commands that take networks.
+//! Commands that run networks.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ const NETWORK: &str = r#"{"version": 1, "input": {"name": "x", "channels": 2}, "
 #[test]
 fn a_network_runs_as_it_is_measured_and_verified() {
     let program = Program::new();
-    // Without the further input, whose values bench makes up.
+    // Without the further input, which `bench` would fill itself.
     let network = NETWORK
         .replace(r#""inputs": ["skip"], "#, "")
         .replace(r#"{"input": "skip"}"#, r#"{"input": "shortcut"}"#);
@@ -114,7 +114,7 @@ fn every_output_has_a_file() {
         let same = program.right(&format!("compare {one} {other}"));
         assert!(same.out.contains("equal"), "{same:?}");
     }
-    // What was measured is saved, all outputs in one file.
+    // The measured outputs are saved in a single file.
     let parts = |name: &str| {
         let bytes = fs::read(program.path(name)).expect("a file");
         let (len, rest) = bytes.split_first_chunk().expect("the length of the head");
@@ -146,7 +146,7 @@ fn every_output_has_a_file() {
 #[test]
 fn a_profile_tells_the_time_of_every_region() {
     let program = Program::new();
-    // Names that SVG and a terminal would take for something else.
+    // Names with special characters for SVG and terminals.
     let network = NETWORK.replace(r#""y""#, r#""<y\u001b>&""#);
     program.file("net.json", network);
     let profile = "profile --device emulator --network net.json --shape 2,2,6,7 --repeats 3";

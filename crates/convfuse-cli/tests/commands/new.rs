@@ -1,4 +1,5 @@
-//! Projects that `new` makes. That one builds and runs takes minutes, which continuous integration has.
+//! Projects created by `new`. Building and running one takes minutes, which only continuous integration
+//! does.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +7,8 @@ use std::process::Command;
 
 use crate::program::Program;
 
-/// Everything that the manifest of a project comes to, by cargo, which reads the library's and those below
-/// it. The lock file is this project's, for a newer package might have to be fetched.
+/// The metadata that cargo resolves for a project, including the library and its dependencies. With this
+/// repository's lock file, cargo needs no newer packages from the network.
 fn metadata(project: &Path) -> serde_json::Value {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     fs::copy(root.join("Cargo.lock"), project.join("Cargo.lock")).expect("a lock file");

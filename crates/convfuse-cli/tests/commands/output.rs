@@ -1,4 +1,4 @@
-//! Standard output and error that are closed or full, and what a terminal would make of what is printed.
+//! Closed or full standard streams, and escapes of output to a terminal.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ const COMMANDS: [&str; 6] = [
 
 const SIGPIPE: i32 = 13;
 
-/// A pipe that nobody reads.
+/// A pipe without a reader.
 fn closed() -> Stdio {
     let (reader, writer) = io::pipe().expect("a pipe");
     drop(reader);

@@ -1,25 +1,25 @@
-//! Running the program.
+//! Helpers that run the program.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The program, in a folder of its own.
+/// The program in its own working folder.
 pub(crate) struct Program {
     folder: tempfile::TempDir,
 }
 
-/// What a run of the program left behind.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Ran {
-    /// The exit status; none if a signal ended it.
+    /// The exit status; `None` if a signal ended it.
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
 impl Ran {
-    /// Of standard error, the line that begins with the program's name.
+    /// The line of standard error that begins with the program's name.
     #[track_caller]
     pub(crate) fn complaint(&self) -> &str {
         let mut lines = self
@@ -33,14 +33,14 @@ impl Ran {
         line
     }
 
-    /// The same, whose status is 0.
+    /// Asserts that the exit status is 0.
     #[track_caller]
     pub(crate) fn right(self) -> Ran {
         assert_eq!(self.code, Some(0), "{self:?}");
         self
     }
 
-    /// Refused before anything ran, for a reason that has these words.
+    /// Asserts that the run was refused early, with an error message that contains these words.
     #[track_caller]
     pub(crate) fn was_refused(&self, words: &[&str]) {
         assert_eq!(self.code, Some(2), "{self:?}");
@@ -50,7 +50,7 @@ impl Ran {
         }
     }
 
-    /// The complaint has these words.
+    /// Asserts that the error message contains these words.
     #[track_caller]
     pub(crate) fn complains(&self, words: &str) {
         assert!(self.complaint().contains(words), "{words}: {self:?}");
@@ -88,7 +88,7 @@ impl Program {
         self.folder.path().join(name)
     }
 
-    /// Writes a file there.
+    /// Writes a file in the folder.
     pub(crate) fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, contents).expect("a file");
@@ -99,7 +99,7 @@ impl Program {
         std::fs::read_to_string(self.path(name)).expect("a file")
     }
 
-    /// The names in the folder, in order.
+    /// The sorted names in the folder.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).expect("a folder");
         let name = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -129,19 +129,19 @@ impl Program {
             .into()
     }
 
-    /// The same, which must end with status 0.
+    /// Runs the program, and asserts that the exit status is 0.
     #[track_caller]
     pub(crate) fn right(&self, arguments: &str) -> Ran {
         self.run(arguments).right()
     }
 
-    /// The same with a last argument that may hold anything.
+    /// Runs the program with an additional last argument of arbitrary bytes.
     pub(crate) fn run_with(&self, arguments: &str, last: impl AsRef<OsStr>) -> Ran {
         let mut command = self.command(arguments);
         command.arg(last).output().expect("the program").into()
     }
 
-    /// A pipe in the folder that nobody writes to.
+    /// A pipe in the folder without a writer.
     pub(crate) fn pipe(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         system("mkfifo", &[path.as_os_str()]);

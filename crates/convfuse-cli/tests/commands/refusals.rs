@@ -1,4 +1,4 @@
-//! What cannot be is refused before anything runs, with the place and the rule; what failed is in the record.
+//! Invalid requests are refused early, with the place and the rule. Later failures are recorded.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -230,7 +230,7 @@ fn shapes_that_cannot_be_counted_together_are_no_panic() {
 #[test]
 fn explanations_need_no_memory_for_what_they_explain() {
     let program = Program::new();
-    // More than machines have, of which nothing is computed.
+    // Larger than any machine's memory, but nothing is computed.
     for options in [
         "",
         "--channels-last",

@@ -1,4 +1,4 @@
-//! `run`: files of tensors in and out.
+//! `run`: input and output files of tensors.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -13,7 +13,7 @@ const CHAIN: &str = r#"{"in_channels": 2, "layers": [
     {"conv2d": {"name": "conv", "out_channels": 4, "kernel_size": 3}},
     {"group_norm": {"name": "norm", "num_groups": 2}}, {"relu": {}}]}"#;
 
-/// A folder with a chain, its parameters, an input of seven samples and the output that `bench` found right.
+/// A folder with a chain, its parameters, an input of seven samples, and the output that `bench` verified.
 fn prepared() -> Program {
     let program = Program::new();
     program.file("chain.json", CHAIN);
@@ -63,7 +63,7 @@ fn a_run_gives_what_bench_gives_in_chunks_of_any_size() {
     assert!(far.json()["tensors"][0]["beyond"].as_u64() > Some(0));
 }
 
-/// Whatever a model stores, both formats have its values.
+/// Both file formats contain the same values, for every element type.
 #[test]
 fn a_run_writes_the_same_values_in_every_format() {
     let program = prepared();
@@ -191,7 +191,7 @@ fn what_does_not_fit_is_refused_before_it_runs() {
 fn heads_of_arrays_say_each_thing_once() {
     let program = prepared();
     let whole = fs::read(program.path("x.npy")).expect("a file");
-    // In place of blanks after the dictionary, so that all lengths stay.
+    // Replaces blanks after the dictionary, to keep all lengths.
     let with = |from: &str, to: &str| {
         let mut head = whole[10..128].to_vec();
         let at = head
@@ -244,7 +244,7 @@ fn heads_of_arrays_say_each_thing_once() {
     }
 }
 
-/// Whatever NumPy wrote, a run computes the same.
+/// The byte order and memory order of a NumPy file do not change the result.
 #[test]
 fn arrays_may_be_in_fortran_order_and_big_endian() {
     let program = prepared();
@@ -257,7 +257,7 @@ fn arrays_may_be_in_fortran_order_and_big_endian() {
         .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")))
         .collect();
     let array = ndarray::Array4::from_shape_vec((7, 2, 6, 5), values).expect("as many");
-    // Fortran's order is the row-major one of the axes the other way round.
+    // Fortran order is the row-major order of the reversed axes.
     let turned: Vec<f32> = array.t().iter().copied().collect();
     for (descr, order) in [
         ("<f4", "True "),
@@ -287,7 +287,7 @@ fn arrays_may_be_in_fortran_order_and_big_endian() {
 #[test]
 fn an_ended_run_leaves_the_output_of_before() {
     let program = prepared();
-    // As many samples as take minutes, one at a time; the file has holes in their place.
+    // Enough samples for minutes, one at a time. The input file is sparse.
     let samples = 2_000_000;
     program.file("x.npy", npy(&format!("{samples}, 2, 6, 5"), []));
     let file = fs::File::options()
@@ -297,7 +297,7 @@ fn an_ended_run_leaves_the_output_of_before() {
     file.set_len(128 + samples * 240).expect("holes");
     program.file("y.npy", "before");
     let is_half = || program.names().iter().any(|name| name.ends_with(".tmp"));
-    // One that is turned off for these tests, by `nohup` for example, is turned off for the program.
+    // A signal that is ignored in the tests, for example by `nohup`, is also ignored in the program.
     let status = fs::read_to_string("/proc/self/status").expect("Linux");
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = u64::from_str_radix(ignored.expect("a mask").trim(), 16).expect("a number");
@@ -330,7 +330,7 @@ fn an_ended_run_leaves_the_output_of_before() {
 #[test]
 fn a_signal_that_is_turned_off_ends_nothing() {
     let program = prepared();
-    // As `nohup` does, with the signals sent to a process that becomes the program.
+    // As with `nohup`. The signals are sent to a process that then becomes the program.
     let send = "(for i in 1 2 3 4 5 6 7 8 9; do kill -HUP $$; sleep 0.01; done) &";
     let run = format!("trap '' HUP; {send} exec \"$0\" {RUN} --output y.npy");
     let mut command = std::process::Command::new("sh");

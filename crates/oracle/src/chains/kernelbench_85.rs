@@ -64,7 +64,7 @@ fn ragged() -> Vec<Case> {
         clamp: ClampSpec::new(0.5, -0.5),
         ..base
     };
-    // All rows of what is pooled lie between the rows of a window.
+    // The rows of a dilated window lie on either side of the input, both in the padding.
     let padding_alone = KernelBench85 {
         max_pool: MaxPool2dSpec::new(2)
             .stride(1)

@@ -1,4 +1,4 @@
-//! What counts as agreement.
+//! Tests of agreement and disagreement.
 
 use super::*;
 use ndarray::arr1;

@@ -1,7 +1,7 @@
 use op_spec::graph::GraphError;
 use safetensors::tensor::{Dtype, SafeTensorError};
 
-/// What is wrong with a golden file.
+/// A flaw of a golden file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GoldenFlaw {
@@ -14,36 +14,36 @@ pub enum GoldenFlaw {
     /// The file is not a whole safetensors file.
     #[error("is not a complete safetensors file")]
     Format(#[source] SafeTensorError),
-    /// A tensor that is needed is not in the file.
+    /// The file lacks a required tensor.
     #[error("tensor {name} is missing")]
     Missing {
-        /// The tensor.
+        /// The tensor's name.
         name: String,
     },
-    /// The file has a tensor that the case has no use for.
+    /// The file has a tensor that the case does not use.
     #[error("has {name}, which the case lacks")]
     Unexpected {
-        /// The tensor.
+        /// The tensor's name.
         name: String,
     },
-    /// A tensor has another shape than the description gives it.
+    /// The shape of a tensor differs from the description.
     #[error("{name} has shape {actual:?}, expected {expected:?}")]
     Shape {
-        /// The tensor.
+        /// The tensor's name.
         name: String,
-        /// Its shape.
+        /// The actual shape.
         actual: Vec<usize>,
-        /// The shape it should have.
+        /// The shape in the description.
         expected: Vec<usize>,
     },
-    /// A tensor holds another element type.
+    /// The element type of a tensor differs.
     #[error("{name} holds {actual:?}, expected {expected:?}")]
     Dtype {
-        /// The tensor.
+        /// The tensor's name.
         name: String,
-        /// Its element type.
+        /// The actual element type.
         actual: Dtype,
-        /// The type that it should hold.
+        /// The expected element type.
         expected: Dtype,
     },
     /// The file has no description of a case.
@@ -55,28 +55,28 @@ pub enum GoldenFlaw {
     /// The description names an operator that this crate lacks.
     #[error("operator is {op}, which is unknown")]
     UnknownOperator {
-        /// Its operator.
+        /// The operator's name.
         op: String,
     },
     /// A tensor's rank does not suit the operator.
     #[error("{tensor} has {actual} dimensions, expected {expected}")]
     Rank {
-        /// The tensor.
+        /// The tensor's name.
         tensor: &'static str,
-        /// Its dimensions.
+        /// The actual number of dimensions.
         actual: usize,
-        /// The operator's.
+        /// The expected number of dimensions.
         expected: usize,
     },
-    /// The description's attributes and shapes do not fit together.
+    /// The description's attributes and shapes are inconsistent.
     #[error("the case is refused: {0}")]
     Chain(#[source] GraphError),
-    /// The output has another shape than the attributes and inputs give it.
+    /// The shape of the output differs from that given by attributes and inputs.
     #[error("out has shape {actual:?}, expected {expected:?}")]
     OutputShape {
-        /// The file's shape.
+        /// The shape in the file.
         actual: Vec<usize>,
-        /// The operator's.
+        /// The shape given by the operator.
         expected: Vec<usize>,
     },
     /// A shape has more elements than memory addresses.
@@ -88,9 +88,9 @@ pub enum GoldenFlaw {
     /// A sampled element lies outside the output.
     #[error("index is {index}, the output has {elements} elements")]
     Index {
-        /// The index.
+        /// The index in the flattened output.
         index: i64,
-        /// Elements of the output.
+        /// The number of elements of the output.
         elements: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Golden files, as far as nothing has to be known of operators: tensors, description, flaws.
+//! The operator-independent parts of golden files: tensors, description, flaws.
 
 mod flaw;
 mod reader;

@@ -1,4 +1,4 @@
-//! From a file's description and tensors to a case.
+//! Creates a case from a file's description and tensors.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,19 +25,19 @@ struct Header {
     out_mean: Option<f64>,
 }
 
-/// What a file knows of its output.
+/// The output in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
-    /// Which elements are known, where a mean says that not all are.
+    /// Indices of the known elements; `None` if all are known.
     pub(crate) index: Option<Vec<usize>>,
-    /// Those elements.
+    /// The known elements.
     pub(crate) values: Vec<f64>,
-    /// The mean of the whole output, where not all elements are known.
+    /// The mean of the whole output, if only some elements are known.
     pub(crate) mean: Option<f64>,
 }
 
 impl Output {
-    /// Divides all that is known by `factor`.
+    /// Divides all known values by `factor`.
     pub(crate) fn divide(&mut self, factor: f64) {
         for value in self.values.iter_mut().chain(&mut self.mean) {
             *value /= factor;
@@ -45,7 +45,7 @@ impl Output {
     }
 }
 
-/// A file being read.
+/// A golden file during reading.
 pub(crate) struct Reader {
     /// The file's name.
     name: String,
@@ -68,12 +68,12 @@ impl Reader {
         })
     }
 
-    /// What the file calls its operator or chain.
+    /// The file's name of the operator or chain.
     pub(crate) fn operator(&self) -> &str {
         &self.header.op
     }
 
-    /// What the file's output is to be divided by.
+    /// The divisor of the file's output.
     pub(crate) fn factor(&self) -> f64 {
         self.factor
     }
@@ -93,7 +93,7 @@ impl Reader {
         })
     }
 
-    /// The shape of the output. Refuses tensors that nobody took.
+    /// Returns the shape of the output. Refuses tensors that were not used.
     pub(crate) fn finish(self) -> Result<Vec<usize>, GoldenFlaw> {
         self.tensors.finish()?;
         Ok(self.batched(self.header.out_shape.clone()))
@@ -114,20 +114,20 @@ impl Reader {
         index.map(Some)
     }
 
-    /// The case of one layer, whose attributes are those of the file and, where it has none, these.
+    /// Creates the case of one layer. `attributes` are the defaults of the file's attributes.
     pub(crate) fn case(&mut self, operator: &str, attributes: &str) -> Result<Case, GoldenFlaw> {
         let layer = layer(operator, self.layer_attributes(attributes));
         let layers = [layer.map_err(GoldenFlaw::Case)?];
         let x = self.shape("x");
         let channels = x.first().copied().unwrap_or(0);
-        // Without a batch the first axis is that of channels.
+        // Without a batch, the first axis is the channel axis.
         let single = Chain::new(channels, layers.clone()).ok();
         let single = single.filter(|chain| chain.lacks_batch(&x));
         let chain = single.map_or_else(|| Chain::new(self.in_channels(), layers), Ok);
         self.chain_case(operator, chain)
     }
 
-    /// The attributes as in chain files, including those that follow from the tensors.
+    /// The attributes as in chain files, including attributes derived from tensor shapes.
     fn layer_attributes(&mut self, attributes: &str) -> Map<String, Value> {
         let mut all = attributes_of(attributes);
         for (name, value) in self.header.attributes.as_object().into_iter().flatten() {
@@ -135,9 +135,9 @@ impl Reader {
                 "kernel" => "kernel_size",
                 "clamp_min" => "min",
                 "clamp_max" => "max",
-                // On a GPU PyTorch does not divide by 6 but multiplies by a sixth, which it rounds to f32
-                // even if all else is float64. A file from there names that number, and its output, divided
-                // by six times that, is hardswish to float64's precision.
+                // On a GPU, PyTorch replaces the division by 6 with a multiplication by 1/6 rounded to f32,
+                // even in float64. A file from a GPU has this number. Its output, divided by six times the
+                // number, is hardswish in float64 precision.
                 "sixth" => {
                     self.factor = 6.0 * value.as_f64().unwrap_or(f64::NAN);
                     continue;
@@ -154,7 +154,8 @@ impl Reader {
             all.insert("out_features".to_owned(), json!(out_features));
             all.insert("bias".to_owned(), json!(self.has("bias")));
         } else if let [first, second, kernel_size @ ..] = &self.shape("weight")[..] {
-            // A transposed convolution's filters have the output channels of a group behind the input's.
+            // In a transposed convolution's filter, the input channels precede the output channels of a
+            // group.
             let out_channels = match self.header.op.starts_with("conv_transpose") {
                 true => all.get("groups").and_then(Value::as_u64).unwrap_or(1) as usize * second,
                 false => *first,
@@ -176,7 +177,7 @@ impl Reader {
         all
     }
 
-    /// The case of a chain that may have been refused.
+    /// Creates the case of a chain, unless the chain was refused.
     pub(crate) fn chain_case(
         &mut self,
         kind: &str,
@@ -200,7 +201,7 @@ impl Reader {
         let parameters = chain.parameters().iter().map(|parameter| {
             let name = name_of(&parameter.name);
             let mut shape = parameter.shape.clone();
-            // A factor per channel is a vector there.
+            // In a file, a factor per channel is a vector.
             if self
                 .header
                 .shapes
@@ -223,7 +224,7 @@ impl Reader {
         })
     }
 
-    /// An attribute, null if the file has none of the name.
+    /// Reads an attribute; an absent one counts as null.
     pub(crate) fn attribute<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Result<T, GoldenFlaw> {
         let value = self.header.attributes.get(name).unwrap_or(&Value::Null);
         T::deserialize(value).map_err(GoldenFlaw::Case)
@@ -240,13 +241,13 @@ impl Reader {
         self.header.shapes.contains_key(name)
     }
 
-    /// Channels of the input.
+    /// The number of input channels.
     pub(crate) fn in_channels(&self) -> usize {
         let shape = self.batched(self.shape("x"));
         shape.get(1).copied().unwrap_or(0)
     }
 
-    /// Output channels and extents of the filter.
+    /// The number of output channels, and the extents of the filter.
     pub(crate) fn filter<const D: usize>(&self) -> Result<(usize, [usize; D]), GoldenFlaw> {
         let shape = self.shape("weight");
         let extents = shape.get(2..).unwrap_or(&[]);
@@ -260,7 +261,7 @@ impl Reader {
         Ok((shape[0], kernel_size))
     }
 
-    /// The input `x`, made from its seed where the file does not hold it.
+    /// The input `x`, or the array of its seed if the file omits it.
     fn input(&mut self) -> Result<ArrayD<f32>, GoldenFlaw> {
         let shape = self.shape("x");
         elements(&shape)?;
@@ -273,21 +274,20 @@ impl Reader {
         Ok(x.expect("leading extents of 1 change no count"))
     }
 
-    /// The shape with extents of 1 before it, as many as a vector or a scalar `x` needs to have samples and
-    /// channels.
+    /// Prepends extents of 1, as many as a vector or scalar `x` requires to have a batch and channels.
     fn batched(&self, mut shape: Vec<usize>) -> Vec<usize> {
         let missing = 2_usize.saturating_sub(self.shape("x").len());
         shape.splice(0..0, vec![1; missing]);
         shape
     }
 
-    /// The shape that the header gives `name`; that of a scalar, if it does not know the tensor.
+    /// The header's shape of tensor `name`, or that of a scalar if the header lacks it.
     fn shape(&self, name: &str) -> Vec<usize> {
         self.header.shapes.get(name).cloned().unwrap_or_default()
     }
 }
 
-/// What files call a parameter or a further input.
+/// The name of a parameter or further input in golden files.
 fn name_of(name: &str) -> &str {
     match name.rsplit_once('.') {
         Some((layer, "weight")) if layer.ends_with("norm") => "gamma",
@@ -297,9 +297,9 @@ fn name_of(name: &str) -> &str {
     }
 }
 
-/// How many elements a tensor of this shape has.
+/// The number of elements of this shape.
 fn elements(shape: &[usize]) -> Result<usize, GoldenFlaw> {
-    // An array has no extents beyond any product of theirs even where one of them is 0.
+    // The product of the other extents must not overflow even if one extent is 0.
     let product = |total: usize, &extent: &usize| total.checked_mul(extent.max(1));
     let elements = shape.iter().try_fold(1, product);
     let elements = elements.filter(|&elements| elements <= op_spec::MAX_ELEMENTS);

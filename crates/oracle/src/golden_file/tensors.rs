@@ -1,4 +1,4 @@
-//! The tensors of a safetensors file, taken out by name until none is left.
+//! The tensors of a safetensors file, which are taken by name until none remains.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -10,7 +10,7 @@ use safetensors::tensor::{Dtype, SafeTensors};
 
 use super::flaw::GoldenFlaw;
 
-/// An element type that golden files have.
+/// An element type of golden files.
 pub(super) trait Element: Sized {
     const DTYPE: Dtype;
     fn read(bytes: &[u8]) -> Vec<Self>;
@@ -72,17 +72,17 @@ impl Tensors {
         })
     }
 
-    /// The text stored beside the tensors under `key`.
+    /// The metadata text under `key`.
     pub(super) fn metadata(&self, key: &str) -> Option<&str> {
         self.metadata.get(key).map(String::as_str)
     }
 
-    /// The shape of a tensor that nobody has taken yet.
+    /// The shape of a tensor that is not taken yet.
     pub(super) fn shape(&self, name: &str) -> Option<&[usize]> {
         self.left.get(name).map(|tensor| &tensor.shape[..])
     }
 
-    /// Takes out `name`, which must hold `T` in exactly `shape`.
+    /// Takes tensor `name`, which must have element type `T` and exactly `shape`.
     pub(super) fn take<T: Element>(
         &mut self,
         name: &str,
@@ -106,14 +106,14 @@ impl Tensors {
                 expected: shape.to_vec(),
             });
         }
-        // Safetensors has checked the length against the shape, but knows extents of 0 beside any others.
+        // safetensors checks the length against the shape, but allows any extents next to an extent of 0.
         let values = ArrayD::from_shape_vec(IxDyn(shape), T::read(&tensor.bytes));
         values.map_err(|_| GoldenFlaw::TooLarge {
             shape: shape.to_vec(),
         })
     }
 
-    /// Refuses tensors that nobody took.
+    /// Refuses tensors that were not taken.
     pub(super) fn finish(&self) -> Result<(), GoldenFlaw> {
         match self.left.keys().next() {
             None => Ok(()),

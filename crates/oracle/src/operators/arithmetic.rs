@@ -1,9 +1,9 @@
-//! `y = op(x, other)`, where `other` has the shape of `x`, a value for each channel, or one. Arithmetic with
-//! a constant is a [pointwise function](super::pointwise).
+//! `y = op(x, other)`, where `other` has the shape of `x`, one value for each channel, or a single value.
+//! Arithmetic with a constant is a [pointwise function](super::pointwise).
 //!
-//! *Condition*: `abs(y)`. *Passes on* `t` as it is, times the magnitude of a factor, or over that of a
-//! divisor. A residual may be off itself, by `u`: sums and differences pass on `t + u`, products
-//! `t * abs(other) + u * abs(x) + t * u`, quotients the most that both make together.
+//! *Condition*: `abs(y)`. *Passes on* `t` unchanged, multiplied by the magnitude of a factor, or divided by
+//! that of a divisor. If a residual has the error `u`: sums and differences pass on `t + u`, products
+//! `t * abs(other) + u * abs(x) + t * u`, quotients the largest error of both together.
 
 use ndarray::{ArrayD, Axis, Zip};
 use op_spec::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem};
@@ -35,20 +35,20 @@ impl Operator for ArithmeticProblem {
     }
 }
 
-/// The tolerance with what the operation itself rounds.
+/// Adds the operation's own rounding to the tolerance.
 fn rounded(y: &ArrayD<f64>, passed_on: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
     let magnitudes = y.mapv(f64::abs) + &passed_on;
     magnitudes * (chained(0) * precision.arithmetic) + passed_on
 }
 
-/// The tolerance where the input may be off by `t`, and the residual, the only parameter, by `u`.
+/// The tolerance for an input with error `t` and a residual, the only parameter, with error `u`.
 pub(crate) fn tolerance_of_both(
     operation: ArithmeticOp,
     of: &Given<'_>,
     [t, u]: [&ArrayD<f64>; 2],
     precision: &Precision,
 ) -> ArrayD<f64> {
-    // What is exact may be infinite.
+    // An exact operand may be infinite.
     let times = |t: f64, magnitude: f64| if t > 0.0 { t * magnitude } else { 0.0 };
     let values = Zip::from(of.x).and(of.parameters[0]).and(t).and(u);
     let passed_on = values.map_collect(|x, other, &t, &u| match operation {
@@ -63,7 +63,7 @@ pub(crate) fn tolerance_of_both(
     rounded(of.y, passed_on, precision)
 }
 
-/// Each value with the other operand's at its place.
+/// Combines each value with the corresponding value of the other operand.
 fn map(
     problem: &ArithmeticProblem,
     x: &ArrayD<f64>,
@@ -111,14 +111,14 @@ const OF_RESIDUALS: Cases = cases!(
         value/nan_and_infinities 2x3x211 special"), vec![cancelled()]].concat()
 );
 
-/// The residual takes most of the value away, whose rounding is left.
+/// The residual cancels most of the value, so the rounding error dominates.
 fn cancelled() -> Case {
     let mut case = row("add", "input=residual", "cancelled 2x5x41");
     case.inputs = vec![case.x.mapv(|v| -v * 0.999)];
     case
 }
 
-/// The attributes of an operation with what a golden file has.
+/// The attributes of an operation with the operand of a golden file.
 fn of_other(file: &Reader) -> &'static str {
     match file.has("residual") {
         true => "input=residual",
@@ -127,7 +127,7 @@ fn of_other(file: &Reader) -> &'static str {
     }
 }
 
-/// Parameters of every form.
+/// Parameters of every shape.
 const PARAMETERS: &str = "
     parameter/empty_batch 0x3x5
     parameter/matrix 5x13
@@ -138,7 +138,7 @@ const PARAMETERS: &str = "
     parameter/with_an_axis_for_the_batch 2x5x3x7 shape=[1,5,1,1]
     parameter/nan_and_infinities 2x3x29x31 special";
 
-/// The cases of an operation that has constants and parameters.
+/// Defines the cases of an operation that also supports constants and parameters.
 macro_rules! operation {
     ($name:literal) => {
         Cases {

@@ -1,11 +1,11 @@
 //! `y = gain[c] * x + shift[c]` with `gain = weight / sqrt(running_var + eps)` and
 //! `shift = bias - running_mean * gain`.
 //!
-//! *Condition*: `abs(gain * x) + abs(shift)`, whose constants are rounded once; they are computed in float64,
-//! by PyTorch's files as well, of whose epsilon they are off by `abs(running_mean * gain) + abs(bias)`, which
-//! may be far larger than `shift`. *Passes on* `t` as `t * abs(gain)`.
+//! *Condition*: `abs(gain * x) + abs(shift)`. Both constants are rounded once. They are computed in float64,
+//! as in PyTorch's files, with an error relative to `abs(running_mean * gain) + abs(bias)`, which may be far
+//! larger than `shift`. *Passes on* `t` as `t * abs(gain)`.
 //!
-//! By the batch's statistics it is a [group norm](super::group_norm) of one sample, whose groups are the
+//! With the batch's statistics it is a [group norm](super::group_norm) of one sample, whose groups are the
 //! channels of all samples.
 
 use launch_config::norm::{SPLIT_ELEMENTS, STATS_THREADS};
@@ -61,22 +61,22 @@ impl Operator for BatchNormProblem {
     }
 }
 
-/// The norm by the batch's statistics, of a tensor whose channels come first, as a norm of one sample.
+/// The norm with the batch's statistics as a norm of one sample, for a tensor with the channels first.
 fn of_batch(problem: &BatchNormProblem) -> GroupNormProblem {
     let mut norm = problem.as_group_norm();
     (norm.shape.n, norm.shape.spatial) = (1, problem.shape.n * problem.shape.spatial);
     norm
 }
 
-/// The tensor with channels and batch in each other's place.
+/// Swaps the channel and batch axes.
 fn swapped(x: &ArrayD<f64>) -> ArrayD<f64> {
     let mut x = x.view();
     x.swap_axes(0, 1);
     x.as_standard_layout().into_owned()
 }
 
-/// The longest chain of additions: the one within a channel of a sample, what one thread adds up of the
-/// results of these, and the tree over the block.
+/// The longest chain of additions: within a channel of a sample, then one thread's sum of these results,
+/// then the tree over the block.
 fn longest_chain_of_batch(problem: &BatchNormProblem) -> usize {
     let results = problem.shape.n * problem.shape.spatial.div_ceil(SPLIT_ELEMENTS as usize);
     let of_thread = results.div_ceil(STATS_THREADS as usize);
@@ -121,8 +121,7 @@ pub(super) const CASES: Cases = cases!(
     more: vec![special_parameters()]
 );
 
-/// Channels without deviation, with an infinite one, with a negative variance, without gain; and a mean that
-/// is NaN.
+/// Channels with variance 0, infinite variance, negative variance, and weight 0; and a mean of NaN.
 fn special_parameters() -> Case {
     let mut case = row(
         "batch_norm",

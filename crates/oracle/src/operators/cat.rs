@@ -1,5 +1,5 @@
-//! `y` has the operands' values one behind the other along the axis `dim`: of two, `y[.., i, ..]` is
-//! `x[.., i, ..]`, and behind these `other[.., i - extent of x, ..]`. *Passes on* the `t` of each as it is.
+//! `y` is the concatenation of the operands along the axis `dim`. For two operands, `y[.., i, ..]` is
+//! `x[.., i, ..]`, followed by `other[.., i - extent of x, ..]`. *Passes on* the `t` of each unchanged.
 
 use ndarray::{ArrayD, ArrayViewD, Axis, concatenate};
 use op_spec::CatProblem;
@@ -29,7 +29,7 @@ impl Operator for CatProblem {
     }
 }
 
-/// The first operand and the others one behind the other.
+/// Concatenates the first operand and the others.
 pub(crate) fn joined<'a>(
     problem: &CatProblem,
     first: &'a ArrayD<f64>,
@@ -61,7 +61,7 @@ pub(super) const CASES: Cases = cases!(
     more: different()
 );
 
-/// Values of other extents, which only layers give.
+/// Operands of different extents, which only preceding layers can give.
 fn different() -> Vec<Case> {
     let case = |name: &str, input: &[usize], dim, narrows: [[usize; 2]; 2]| {
         let part = |[start, length]: [usize; 2]| Layer::narrow(dim, start, length);

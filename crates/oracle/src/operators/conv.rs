@@ -1,15 +1,18 @@
 //! `y[n, k, p, q] = bias[k] + sum over c, r, s of weight[k, c, r, s] * x[n, c, p', q']` with
-//! `p' = p * stride - padding + r * dilation`, `q'` likewise, and zeros outside the image, or what the mode
-//! of padding puts there. A convolution of volumes has one dimension more, one of sequences one less; both
-//! are done as one of volumes.
+//! `p' = p * stride - padding + r * dilation`, and `q'` likewise. Outside of the image, the values are zeros
+//! or those of the padding mode. A convolution of volumes has an additional dimension, one of sequences has
+//! one fewer; all are computed as one of volumes.
 //!
-//! *Condition*: `sum of abs(x * w) + abs(bias)`; of products whose factors are rounded, what these lack comes
-//! on top, in parts of `sum of abs(x * w)`; for what an input lacks however small it is, this times
-//! `sum of abs(w)` over the whole filter; and for what factors lack in parts of their sample's or filter's
-//! largest, this times `max of abs(x) * sum of abs(w)` and `max of abs(w) * sum of abs(x)` over the window. A
-//! sum on tensor cores is no chain of additions: each instruction is off by as much as all of its addends are
-//! cut off together, which of the few of a short sum is more than the roundings of a chain. *Passes on* `t`
-//! as `sum of t * abs(w)`.
+//! *Condition*: `sum of abs(x * w) + abs(bias)`. Rounded factors add these errors:
+//!
+//! - The relative error of a product, times `sum of abs(x * w)`.
+//! - The underflow of an input, times `sum of abs(w)` over the whole filter.
+//! - The error relative to the largest value of the sample or filter, times `max of abs(x) * sum of abs(w)`
+//!   and `max of abs(w) * sum of abs(x)` over the window.
+//!
+//! On tensor cores, a sum is not a chain of additions: each instruction truncates all of its addends
+//! together. In a short sum with few instructions, this exceeds the rounding of a chain. *Passes on* `t` as
+//! `sum of t * abs(w)`.
 
 mod cases;
 mod sums;
@@ -24,9 +27,9 @@ pub(super) use sums::{Terms, term};
 
 pub(super) use cases::{CONV1D, CONV2D, CONV3D};
 
-/// What the errors of a convolution depend on, of one of any kind.
+/// The parts of a convolution's error, for any kind of convolution.
 pub(super) trait Convolution {
-    /// The sums, with the bias.
+    /// Computes the sums, including the bias.
     fn sums(
         &self,
         x: &ArrayD<f64>,
@@ -35,19 +38,19 @@ pub(super) trait Convolution {
         terms: Terms,
     ) -> ArrayD<f64>;
 
-    /// Of each group, the sums of what its windows hold, in one channel for each group.
+    /// For each group, the sum of the values in each window, as one channel per group.
     fn windows(&self, x: &ArrayD<f64>) -> ArrayD<f64>;
 
-    /// The largest magnitude of each output channel's filter, and the sum of all.
+    /// For each output channel's filter, its largest magnitude and the sum of its magnitudes.
     fn filters(&self, weight: &ArrayD<f64>) -> Vec<(f64, f64)>;
 
     /// Output channels of a group.
     fn group_filters(&self) -> usize;
 
-    /// The most taps of an output element on each axis.
+    /// The largest number of taps of an output element, on each axis.
     fn taps(&self) -> Vec<usize>;
 
-    /// Input channels of an output element.
+    /// The number of input channels of an output element.
     fn channels(&self) -> usize;
 }
 
@@ -120,13 +123,13 @@ pub(super) fn tolerances(
     precisions: &[Precision],
 ) -> Vec<ArrayD<f64>> {
     let (weight, bias) = (parameters[0], parameters.get(1));
-    // The same for all precisions.
+    // Equal for all precisions.
     let magnitudes = problem.sums(x, weight, None, Terms::Magnitudes);
     let reduction = problem.channels() * problem.taps().iter().product::<usize>();
     let of_precision = |(t, precision): (ArrayD<f64>, &Precision)| {
         let unit = off_by(problem, reduction, precision) + precision.factors;
         let mut tolerance = magnitudes.mapv(|v| v * unit);
-        // A bias is added as it is, once.
+        // The bias is added once, without rounding it first.
         let of_bias = chained(reduction) * precision.products;
         for (k, mut tolerance) in tolerance.axis_iter_mut(Axis(1)).enumerate() {
             tolerance += bias.map_or(0.0, |bias| of_bias * bias[k].abs());
@@ -139,7 +142,7 @@ pub(super) fn tolerances(
         }
         if precision.factors_underflow != 0.0 {
             let channels = tolerance.axis_iter_mut(Axis(1));
-            // An infinite element makes the result infinite, or is outside.
+            // With an infinite element the result is infinite, or the element is outside of the window.
             for (mut tolerance, (_, sum)) in channels.zip(problem.filters(weight)) {
                 tolerance += precision.factors_underflow * sum;
             }
@@ -159,8 +162,8 @@ pub(super) fn tolerances(
     t.into_iter().zip(precisions).map(of_precision).collect()
 }
 
-/// What a sum is off by in parts of the magnitudes of its terms: by the roundings of a chain of additions, or
-/// by what the instructions of tensor cores cut off.
+/// The error of a sum relative to the magnitudes of its terms: from the rounding in a chain of additions, or
+/// from the truncation by tensor-core instructions.
 fn off_by(problem: &impl Convolution, reduction: usize, precision: &Precision) -> f64 {
     match precision.cut {
         0.0 => chained(reduction) * precision.products,
@@ -187,12 +190,12 @@ fn steps(problem: &impl Convolution) -> usize {
 /// The first spatial axis.
 const FIRST: Axis = Axis(2);
 
-/// Below this kernels scale all largest values alike, by `2^126`: f32 has no larger power of two whose
-/// reciprocal is normal.
+/// Below this, kernels scale all largest values by `2^126`, the largest power of two in f32 whose reciprocal
+/// is normal.
 const LEAST_LARGEST: f64 = f32::MIN_POSITIVE as f64 * 256.0;
 
-/// Adds to a tolerance what factors lack that are far smaller than the largest of their sample, of what `x`
-/// has the magnitudes, or filter.
+/// Adds to a tolerance the errors of factors far smaller than the largest of their sample or filter. `x` has
+/// the magnitudes of the samples.
 fn add_far_below(
     tolerance: &mut ArrayD<f64>,
     problem: &impl Convolution,
@@ -216,13 +219,13 @@ fn add_far_below(
     }
 }
 
-/// The largest magnitude of what is finite, and the sum of all.
+/// The largest magnitude of the finite values, and the sum of their magnitudes.
 pub(super) fn finite(values: &ArrayViewD<'_, f64>) -> (f64, f64) {
     let finite = values.iter().map(|v| v.abs()).filter(|v| v.is_finite());
     finite.fold((0.0, 0.0), |(largest, sum), v| (v.max(largest), sum + v))
 }
 
-/// The sums of a convolution of any dimensions.
+/// Computes the sums of a convolution of any dimension.
 fn sums_of<const D: usize>(
     problem: &ConvProblem<D>,
     x: &ArrayD<f64>,
@@ -239,7 +242,7 @@ fn sums_of<const D: usize>(
     (0..absent).fold(y, |y, _| y.remove_axis(FIRST))
 }
 
-/// Images as volumes that are one voxel deep, sequences as such that are one voxel high as well.
+/// Views images as volumes that are one voxel deep, and sequences as volumes that are also one voxel high.
 pub(super) fn as_volumes(x: &ArrayD<f64>) -> ArrayView5<'_, f64> {
     let mut x = x.view();
     while x.ndim() < 5 {
@@ -248,9 +251,9 @@ pub(super) fn as_volumes(x: &ArrayD<f64>) -> ArrayView5<'_, f64> {
     x.into_dimensionality::<Ix5>().expect("volumes")
 }
 
-/// Padded volumes: each element is looked up where the padding mode says.
+/// Pads volumes. Each element is looked up at the position that the padding mode gives.
 pub(super) fn within(x: &ArrayView5<'_, f64>, pad: &Pad<3>) -> Array5<f64> {
-    // Along an axis, the position in the input; none for a zero.
+    // The position in the input along an axis; `None` for a zero.
     let source = |axis: usize, position: usize| {
         let extent = pad.inner[axis] as isize;
         let position = position as isize - pad.before[axis] as isize;

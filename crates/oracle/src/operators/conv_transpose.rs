@@ -1,9 +1,9 @@
 //! `y[n, k, p, q] = bias[k] +` the sum of all `weight[c, k, r, s] * x[n, c, h, w]` with
-//! `p = h * stride - padding + r * dilation`, `q` likewise: each input element adds its products with the
-//! filter to the outputs from its place on. A transposed convolution of volumes has one dimension more, one
-//! of sequences one less; both are done as one of volumes.
+//! `p = h * stride - padding + r * dilation`, and `q` likewise: each input element adds its products with
+//! the filter to the outputs that begin at its position. A transposed convolution of volumes has an
+//! additional dimension, one of sequences has one fewer; all are computed as one of volumes.
 //!
-//! *Condition*, *Passes on*: as of a convolution, with the most taps that an output has.
+//! *Condition*, *Passes on*: as of a convolution, with the largest number of taps of an output.
 
 use ndarray::{Array5, ArrayD, ArrayView5, Axis};
 use op_spec::ConvTransposeProblem;
@@ -68,7 +68,7 @@ impl<const D: usize> Convolution for ConvTransposeProblem<D> {
         of_groups.sums(x, &ones, None, Terms::Magnitudes)
     }
 
-    /// Of all taps, of which an output has some.
+    /// Over all taps, although an output has only some of them.
     fn filters(&self, weight: &ArrayD<f64>) -> Vec<(f64, f64)> {
         let of_group = |group: usize| {
             let first = (group * self.c_per_group()) as isize;
@@ -85,7 +85,7 @@ impl<const D: usize> Convolution for ConvTransposeProblem<D> {
     }
 
     fn taps(&self) -> Vec<usize> {
-        // Taps at one output differ by a multiple of this.
+        // The distance between two taps of the same output.
         let distance = |axis: usize| {
             let (stride, dilation) = (self.stride[axis], self.dilation[axis]);
             let mut distances = 1..=stride;
@@ -103,7 +103,7 @@ impl<const D: usize> Convolution for ConvTransposeProblem<D> {
     }
 }
 
-/// The output, to which each input element adds its products in turn.
+/// Computes the output. Each input element adds its products in turn.
 fn scattered<const MAGNITUDES: bool>(
     [x, weight]: &[ArrayView5<'_, f64>; 2],
     bias: Option<&ArrayD<f64>>,
@@ -112,7 +112,7 @@ fn scattered<const MAGNITUDES: bool>(
     let [z_len, p_len, q_len] = problem.output;
     let mut y = Array5::zeros((x.shape()[0], problem.k, z_len, p_len, q_len));
     let plane = z_len * p_len * q_len;
-    // Where input element `at` and tap `tap` add to along an axis, if there is such an output.
+    // The output position of input position `at` and tap `tap` along an axis, if there is one.
     let output = |axis: usize, at: usize, tap: usize| {
         let padded = at * problem.stride[axis] + tap * problem.dilation[axis];
         let output = padded.checked_sub(problem.padding[axis])?;

@@ -1,5 +1,5 @@
-//! `y[n, ((c * h) + i) * w + j] = x[n, c, i, j]`, and likewise with other axes, and to other axes: the same
-//! values in the same order. *Passes on* `t` as it is.
+//! `y[n, ((c * h) + i) * w + j] = x[n, c, i, j]`, and likewise for other axes of input and output: the same
+//! values in the same order. *Passes on* `t` unchanged.
 
 use ndarray::{ArrayD, IxDyn};
 use op_spec::{FlattenProblem, ReshapeProblem};
@@ -13,7 +13,7 @@ macro_rules! reshape {
         impl Operator for $Problem {
             fn reference(&self, x: &ArrayD<f64>, _: &[&ArrayD<f64>]) -> ArrayD<f64> {
                 let ($problem, values) = (self, x.iter().copied().collect());
-                // Of some of the samples, perhaps.
+                // The input may contain only some of the samples.
                 let mut shape = $output.to_vec();
                 shape[0] = x.shape()[0];
                 ArrayD::from_shape_vec(IxDyn(&shape), values).expect("as many elements")

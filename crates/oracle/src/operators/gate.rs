@@ -1,5 +1,5 @@
 //! `y[n, c, ..] = x[n, c, ..] * gate[n, c, 1, ..]`, or `gate[n, 1, ..]`: a [product](super::arithmetic) with
-//! a residual whose values are repeated, as which it is judged.
+//! a broadcast residual, with the same tolerance.
 
 use ndarray::ArrayD;
 use op_spec::{ArithmeticOp, GateProblem};
@@ -11,7 +11,7 @@ use crate::{Cases, Precision};
 
 impl Operator for GateProblem {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
-        // Extents of 1 are repeated.
+        // Extents of 1 are broadcast.
         x * parameters[0]
     }
 
@@ -28,7 +28,7 @@ impl Operator for GateProblem {
     }
 }
 
-/// The tolerance where the input may be off by `t`, and the gate by `u`.
+/// The tolerance for an input with error `t` and a gate with error `u`.
 pub(crate) fn of_both(
     of: &Given<'_>,
     [t, u]: [&ArrayD<f64>; 2],

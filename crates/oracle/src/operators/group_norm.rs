@@ -52,7 +52,7 @@ impl Operator for GroupNormProblem {
 
 /// [`Operator::tolerance`] of group norms, and of other norms with their own chains of additions.
 pub(super) trait Chained {
-    /// The same in units of `unit`, which is the error of the chains.
+    /// The same with `unit` as the error of the chains.
     fn tolerance_in(&self, of: &Given<'_>, t: ArrayD<f64>, unit: f64) -> ArrayD<f64>;
 }
 
@@ -98,7 +98,7 @@ impl Chained for GroupNormProblem {
     }
 }
 
-/// The parameters that are present.
+/// The weight and bias that are present.
 struct Affine<'a> {
     weight: Option<&'a ArrayD<f64>>,
     bias: Option<&'a ArrayD<f64>>,
@@ -123,13 +123,13 @@ impl<'a> Affine<'a> {
     }
 }
 
-/// What the norm and a scale after it give, and how far off that may be before it is stored, if the scale is
-/// folded into the norm's weight and bias and these are stored with this precision.
+/// The values and the tolerance, before storage, of a norm and a scale that is folded into the norm's weight
+/// and bias. Weight and bias are stored with this precision.
 ///
-/// The products `weight * scale` and `bias * scale` are each off by the format's unit of themselves and by
-/// what it rounds to nothing. So to the tolerance of a norm of these two comes the first one's error times
-/// the largest `abs(x̂)` that there may be, and the second one's. Both count in full where the two terms
-/// cancel each other and the result is small. What lies between norm and scale is not stored.
+/// The products `weight * scale` and `bias * scale` each have an error of the format's unit and of its
+/// underflow. The tolerance of a norm with these products increases by the first product's error times the
+/// largest possible `abs(x̂)`, and by the second product's error. Both count in full if the two terms cancel
+/// and the result is small. The value between norm and scale is not stored.
 pub(crate) fn folded(
     norm: &GroupNormProblem,
     x: &Bounded,
@@ -171,14 +171,14 @@ pub(crate) fn folded(
     (values, tolerance)
 }
 
-/// What the tolerance needs to know of a group.
+/// The statistics of a group that determine the tolerance.
 struct Group {
     mean: f64,
     mean_abs: f64,
     rstd: f64,
     /// Mean of the input's tolerance.
     mean_t: f64,
-    /// Mean of the input's tolerance, weighted with the normalised values.
+    /// Mean of the input's tolerance, weighted by the magnitudes of the normalised values.
     mean_weighted_t: f64,
 }
 
@@ -198,15 +198,15 @@ impl Group {
         }
     }
 
-    /// The derivative of `(x - mean) / deviation` applied to the input's tolerance, without its
-    /// factor `rstd`.
+    /// Applies the derivative of `(x - mean) / deviation`, without its factor `rstd`, to the input's
+    /// tolerance.
     fn passed_on(&self, x: f64, t: f64) -> f64 {
         t + self.mean_t + ((x - self.mean) * self.rstd).abs() * self.mean_weighted_t
     }
 }
 
-/// The longest chain of additions in a mean over `len` values: what one thread of the statistics
-/// kernel adds up, the tree over the block, and the splits in sequence.
+/// The longest chain of additions in a mean over `len` values: the sum of one thread of the statistics
+/// kernel, the tree over the block, and the splits in sequence.
 pub(super) fn longest_chain(len: usize) -> usize {
     let geometry = NormGeometry::new(1, 1, 1, len as u64, 0.0);
     let split = geometry.split_elements.min(geometry.row_elements);
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_folded_scale_is_off_by_what_its_products_were_rounded_by() {
-        // Weight and bias that cancel each other: what is left is far less than their products' roundings.
+        // Weight and bias cancel: the result is far smaller than the rounding errors of their products.
         let x = signed(5, &[1, 1, 1, 64]);
         let norm = GroupNormSpec::new(1);
         let norm = norm.problem(x.shape(), Some(&[1]), Some(&[1])).unwrap();
@@ -268,7 +268,7 @@ mod tests {
         let some = |value: f64| ArrayD::from_elem(IxDyn(&[1]), value);
         let (weight, bias, scale) = (some(1.0), some(-normalised[[0, 0, 0, 7]]), some(1.37));
         let (values, tolerance) = folded(&norm, &input, &[&weight, &bias], &scale, &precision);
-        // `parts` units of the format off, in the direction that the normalised value has.
+        // An error of `parts` units of the format, in the direction of the normalised value's sign.
         let is_within = |parts: f64| {
             let gain = scale[0] * (1.0 + parts * precision.storage);
             let shift = bias[0] * scale[0] * (1.0 - parts * precision.storage);

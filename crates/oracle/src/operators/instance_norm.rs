@@ -1,4 +1,4 @@
-//! [Group norm](super::group_norm) with every channel a group of its own.
+//! [Group norm](super::group_norm) with each channel as its own group.
 
 use ndarray::ArrayD;
 use op_spec::InstanceNormProblem;

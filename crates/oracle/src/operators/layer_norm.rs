@@ -1,9 +1,8 @@
-//! [Group norm](super::group_norm) of one group, then `y = x̂ * weight[i] + bias[i]` with a weight and a bias
-//! for each element `i` of a row, which is a
-//! sample or the last axes of one.
+//! [Group norm](super::group_norm) with one group, followed by `y = x̂ * weight[i] + bias[i]` with a weight
+//! and a bias for each element `i` of a row. A row is a sample or the last axes of one.
 //!
-//! *Condition*: that of the norm times `abs(weight)`, and `abs(y) + abs(bias)`. *Passes on* what the norm
-//! does, times `abs(weight)`.
+//! *Condition*: that of the norm times `abs(weight)`, and `abs(y) + abs(bias)`. *Passes on* the norm's error
+//! times `abs(weight)`.
 
 use ndarray::{ArrayD, Axis, Zip};
 use op_spec::LayerNormProblem;
@@ -76,14 +75,14 @@ impl Operator for LayerNormProblem {
     }
 }
 
-/// A norm of the channels as one of rows of a tensor with the channels at the end.
+/// Converts a norm over the channels to one over rows of a tensor with the channels last.
 fn rows(problem: &LayerNormProblem) -> Option<LayerNormProblem> {
     let mut rows = *problem;
     rows.of_channels = false;
     problem.of_channels.then_some(rows)
 }
 
-/// The channels behind all other axes.
+/// Moves the channels behind all other axes.
 fn to_end(x: &ArrayD<f64>) -> ArrayD<f64> {
     let mut axes: Vec<usize> = (0..x.ndim()).collect();
     axes[1..].rotate_left(1);
@@ -93,7 +92,7 @@ fn to_end(x: &ArrayD<f64>) -> ArrayD<f64> {
         .into_owned()
 }
 
-/// The last axis as that of the channels.
+/// Moves the last axis to the position of the channels.
 fn to_front(x: &ArrayD<f64>) -> ArrayD<f64> {
     let mut axes: Vec<usize> = (0..x.ndim()).collect();
     axes[1..].rotate_right(1);
@@ -103,7 +102,7 @@ fn to_front(x: &ArrayD<f64>) -> ArrayD<f64> {
         .into_owned()
 }
 
-/// Weight and bias, each if present.
+/// Weight and bias, if present.
 fn affine<'a>(
     problem: &LayerNormProblem,
     parameters: &[&'a ArrayD<f64>],

@@ -1,5 +1,5 @@
-//! `y[n, k] = bias[k] + sum over c of weight[k, c] * x[n, c]`, of each position where there are any: a
-//! [convolution](super::conv) whose filters have one element, as which it is computed and judged.
+//! `y[n, k] = bias[k] + sum over c of weight[k, c] * x[n, c]`, at each position if there are any. It is
+//! computed and judged as a [convolution](super::conv) whose filters have one element.
 
 use crate::Cases;
 use crate::cases::cases;

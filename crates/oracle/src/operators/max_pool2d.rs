@@ -7,7 +7,7 @@ use super::operator::{Given, Operator};
 use crate::cases::cases;
 use crate::{Cases, Precision};
 
-/// A maximum of images as one of volumes.
+/// Converts a maximum pool of images to one of volumes.
 fn as_pool(images: &MaxPool2dProblem) -> PoolProblem {
     let deep = |[h, w]: [usize; 2], d| [d, h, w];
     let voxel = MaxPool3dSpec::new(1).problem(&[1; 5]);

@@ -1,8 +1,7 @@
-//! One file for each operator: what it computes, how errors pass through it, what it costs, its cases, its
-//! golden files.
+//! One file for each operator: its computation, error propagation, cost, cases, and golden files.
 //!
-//! A new operator is a file, its `mod` line, an arm of `of` and a line of `CASES`; a pointwise function
-//! stands in `pointwise.rs` alone, an operation of reductions in `reduction.rs`.
+//! A new operator requires a file, its `mod` line, an arm of `of` and a line of `CASES`. A new pointwise
+//! function is defined in `pointwise.rs` alone, a new operation of reductions in `reduction.rs`.
 
 use op_spec::graph::LayerProblem;
 
@@ -80,7 +79,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Cases> {
     CASES.iter().chain(arithmetic::CASES).chain(others)
 }
 
-/// Of all operators but for arithmetic, the reductions, softmax and the pointwise functions.
+/// The cases of all operators except arithmetic, reductions, softmax and pointwise functions.
 const CASES: &[Cases] = &[
     conv::CONV1D,
     conv::CONV2D,

@@ -1,4 +1,4 @@
-//! `y[.., i, ..] = x[.., start + i, ..]` along the axis `dim`. *Passes on* `t` as it is.
+//! `y[.., i, ..] = x[.., start + i, ..]` along the axis `dim`. *Passes on* `t` unchanged.
 
 use ndarray::{ArrayD, Axis, Slice};
 use op_spec::NarrowProblem;

@@ -2,22 +2,21 @@ use ndarray::ArrayD;
 
 use crate::Precision;
 
-/// What is known of an operator's arithmetic. Its problem implements this, and gives attributes and extents;
-/// how many samples there are is the input's to say, so that they can be taken one by one.
+/// The arithmetic of an operator. Implemented by the operator's problem, which has its attributes and
+/// extents. The input determines the number of samples, so samples can be computed one by one.
 ///
-/// Parameters come in the order of PyTorch's function, those that the problem lacks left out; a residual
-/// stands after them.
+/// Parameters are in the order of PyTorch's function, without the absent ones. A residual follows them.
 pub trait Operator {
-    /// The output, in loops that can be read against the definition. NaN follows PyTorch: maxima and clamps
-    /// keep it.
+    /// The output, computed by loops that follow the definition. NaN handling is PyTorch's: maxima and
+    /// clamps keep NaN.
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64>;
 
-    /// How far off the output may be before it is stored, where the input may be off by `t`, see
+    /// The tolerance of the output before it is stored, for an input with the tolerance `t`. See
     /// [`Bounded`](crate::Bounded).
     fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64>;
 
-    /// The same for several precisions, with an input that is off by another `t` in each: what takes long and
-    /// is the same for all is done once.
+    /// The same for several precisions, each with its own `t`. Expensive terms that are equal for all are
+    /// computed once.
     fn tolerances(
         &self,
         of: &Given<'_>,
@@ -29,16 +28,16 @@ pub trait Operator {
             .collect()
     }
 
-    /// Whether every element of the output is one of the input's, so that storing it rounds nothing.
+    /// Whether every output element is an input element, so that storing it needs no rounding.
     fn selects(&self) -> bool {
         false
     }
 
-    /// Multiplications of a convolution, elements that other operators read.
+    /// The multiplications of a convolution, or the elements that another operator reads.
     fn cost(&self) -> u64;
 }
 
-/// What an operator was given, and made of it.
+/// The input, output and parameters of an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
     /// The input.
@@ -49,7 +48,7 @@ pub struct Given<'a> {
     pub parameters: &'a [&'a ArrayD<f64>],
 }
 
-/// The factor of a result after `chain` additions in sequence.
+/// The factor of the error of `chain` sequential additions.
 pub(super) fn chained(chain: usize) -> f64 {
     4.0 + (chain as f64).sqrt()
 }

@@ -1,5 +1,5 @@
-//! `y[n, c, i, ..] = x[n, c, i - before, ..]`, and beyond the input's edges what the mode puts there. *Passes
-//! on* `t` as it is; zeros are exact.
+//! `y[n, c, i, ..] = x[n, c, i - before, ..]`, with the values of the padding mode beyond the input's edges.
+//! *Passes on* `t` unchanged; zeros are exact.
 
 use ndarray::{ArrayD, Axis};
 use op_spec::PadProblem;

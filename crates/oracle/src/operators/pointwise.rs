@@ -20,14 +20,14 @@
 //! | mul, div | `y = x * value`, `y = x / value` | `abs(y)` | `abs(value) * t`, `t / abs(value)` |
 //! | minimum, maximum | `y = min(x, value)`, `y = max(x, value)`; NaN stays, a value that is NaN wins | `abs(y)`, for the rounding of the value | `t`, nothing where the value surely wins |
 //!
-//! From silu on `y` comes from exponentials, polynomials and quotients, some 16 operations that follow one
-//! another, none of which cancels: so all errors are relative to `y`, also in the tails. NaN stays. What is a
-//! product with `x` is NaN of minus infinity, as PyTorch has it. Its float64, which golden files hold, adds 1
-//! to an error function or a tangent near -1: so gelu's tolerance has float64's own rounding of that, times
-//! `abs(x)`.
+//! From silu on, `y` is computed from exponentials, polynomials and quotients. These are some 16 sequential
+//! operations without cancellation, so all errors are relative to `y`, even in the tails. NaN stays. A
+//! function that is a product with `x` gives NaN for minus infinity, as in PyTorch. PyTorch's float64
+//! results in golden files add 1 to an error function or tangent near -1. The tolerance of gelu includes
+//! this float64 rounding times `abs(x)`.
 //!
-//! A new function is a row here, an arm of [`Operator::reference`] and of [`Operator::tolerance`], and an
-//! entry of `CASES` in `cases.rs`, by which it gets its tests.
+//! A new function requires a row here, an arm of [`Operator::reference`] and of [`Operator::tolerance`], and
+//! an entry of `CASES` in `cases.rs`, which also creates its tests.
 
 use std::f64::consts::{FRAC_2_SQRT_PI, PI, SQRT_2};
 
@@ -88,7 +88,7 @@ impl Operator for PointwiseProblem {
     fn tolerance(&self, of: &Given<'_>, mut t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
         let &Given { x, y, .. } = of;
         let unit = chained(16) * precision.arithmetic;
-        // What is passed on, and the roundings of what may be off by that.
+        // The passed-on error, and the rounding of a value with this error.
         let smooth = |t: f64, y: &f64| t + unit * (y.abs() + t);
         Zip::from(&mut t)
             .and(x)
@@ -166,14 +166,14 @@ impl Operator for PointwiseProblem {
                 }
                 PointwiseSpec::Softplus { beta, threshold } => {
                     let product = x * beta;
-                    // Beta, the product and the threshold are rounded. A product of f32 may be flushed to 0.
+                    // Beta, the product and the threshold are rounded. An f32 product may be flushed to 0.
                     let rounded = 2.0 * product.abs() + threshold.abs().min(f64::MAX);
                     let either =
                         *t * beta.abs() + precision.arithmetic * rounded + Precision::F32.underflow;
                     if (product - threshold).abs() <= either {
                         *t += (softplus(threshold) - threshold).abs() / beta.abs();
                     }
-                    // Far below 0 `y` is 0, and the product may be infinite.
+                    // Far below 0, `y` is 0 and the product may be infinite.
                     *t += (1.0 + product.abs().min(1e3)) * unit * (y.abs() + *t);
                 }
                 _ => unreachable!("{UNKNOWN}"),
@@ -190,12 +190,12 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// `ln(1 + e^x)`, also where `e^x` is too large.
+/// `ln(1 + e^x)`, without overflow for large `x`.
 fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-/// The part of a normal distribution below `x`, with all digits of it where it is small.
+/// The standard normal distribution function at `x`, with full relative precision for small results.
 fn normal_below(x: f64) -> f64 {
     let t = x.abs() / SQRT_2;
     let beyond = if t < 2.0 {
@@ -205,7 +205,7 @@ fn normal_below(x: f64) -> f64 {
             term *= 2.0 * t * t / f64::from(2 * n + 1);
             let before = sum;
             sum += term;
-            // Terms that count no longer become ever smaller.
+            // Stop when a term no longer changes the sum. The terms decrease.
             if sum == before {
                 break;
             }
@@ -213,7 +213,7 @@ fn normal_below(x: f64) -> f64 {
         1.0 - FRAC_2_SQRT_PI * (-t * t).exp() * sum
     } else {
         // erfc(t) = e^(-t^2) / sqrt(pi) / (t + 1/2 / (t + 2/2 / (t + 3/2 / (t + ..))))
-        // What no float64 is, is nothing whatever it is divided by.
+        // If the exponential underflows to 0, the result is 0 regardless of the divisor.
         if (-t * t).exp() == 0.0 {
             return if x < 0.0 { 0.0 } else { 1.0 };
         }
@@ -312,16 +312,16 @@ mod tests {
             let y = Bounded::exact(x.view()).through(&function, &[], &Precision::F32);
             (got - y.values[[0, 0]]).abs() <= y.tolerance[[0, 0]]
         };
-        // The product of f32's least number and 0.3 is 0, and 0 is not above 0.
+        // The product of f32's smallest number and 0.3 is 0, and 0 is not above 0.
         let least = f32::from_bits(1);
         let below = super::softplus(0.0) / beta;
         assert!(allows(least, 0.0, below) && allows(least, 0.0, least.into()));
         assert!(!allows(1e-30, 0.0, below) && allows(1e-30, 0.0, 1e-30));
-        // 0.3 is less than its f32, by which a product may pass the threshold.
+        // 0.3 is less than 0.3 in f32, so a product may exceed the threshold.
         let x = 5.0f32;
         let above = f64::from(x);
         assert!(allows(x, 1.5 + 1e-8, above) && !allows(x, 1.500_001, above));
-        // No threshold is reached where it is infinite.
+        // An infinite threshold is never reached.
         assert!(allows(x, f64::INFINITY, super::softplus(1.5) / beta));
         assert!(!allows(x, f64::INFINITY, above));
     }

@@ -1,15 +1,15 @@
-//! Pools of windows of volumes, images being one voxel deep: with `p' = p * stride - padding + r * dilation`
-//! along each axis and positions outside the input left out,
+//! Pools over windows of volumes; images are one voxel deep. The input position is
+//! `p' = p * stride - padding + r * dilation` along each axis, without positions outside of the input:
 //!
 //! | pool | `y[n, c, ..]` |
 //! |---|---|
-//! | `max_pool3d` | the largest `x[n, c, ..']`; NaN in a window gives NaN, a window with no position inside minus infinity |
-//! | `avg_pool2d`, `avg_pool3d` | the sum of `x[n, c, ..']`, divided by their number, that of positions in the padded input, or a given one |
+//! | `max_pool3d` | the largest `x[n, c, ..']`; NaN in a window gives NaN, a window without a position inside gives minus infinity |
+//! | `avg_pool2d`, `avg_pool3d` | the sum of `x[n, c, ..']`, divided by the number of positions in the input or in the padded input, or by a given number |
 //! | `adaptive_avg_pool2d`, `adaptive_avg_pool3d` | the sum of all `x[n, c, ..]`, divided by their number |
 //!
-//! *Condition*: of a maximum 0, of an average the sum of magnitudes, divided likewise. *Passes on* the
-//! largest `t` of a window, or their average. The longest chain of additions is as long as a row, a column
-//! and a depth of the window together.
+//! *Condition*: 0 for a maximum; for an average, the sum of magnitudes, with the same divisor. *Passes on*
+//! the largest `t` of a window, or their average. The longest chain of additions is the sum of the window's
+//! extents (row, column and depth).
 
 mod cases;
 
@@ -55,13 +55,13 @@ impl Operator for PoolProblem {
             return passed_on;
         }
         let chain = self.kernel_size.iter().fold(0, |sum: usize, &extent| {
-            // A window may be larger than what it finds inside.
+            // A window may contain more taps than positions of the input.
             sum.saturating_add(extent)
         });
         let magnitudes = self.reference(&x.mapv(f64::abs), &[]);
         let magnitudes = magnitudes.mapv(f64::abs) + &passed_on;
         let mut own = magnitudes.mapv(|v| chained(chain) * precision.arithmetic * v);
-        // Of what is infinite or NaN the tolerance is nothing anyway.
+        // Infinite and NaN outputs have a tolerance of 0.
         Zip::from(&mut own).and(y).for_each(|own, y| {
             if !y.is_finite() {
                 *own = 0.0;
@@ -82,8 +82,8 @@ impl Operator for PoolProblem {
     }
 }
 
-/// The positions inside an input of `extent` that the taps of a window fall on, which begins at `start` of
-/// the padded input. There may be far more taps than positions.
+/// The positions inside an input of `extent` under the taps of a window, which starts at `start` of the
+/// padded input. There may be far more taps than positions.
 fn inside(
     start: usize,
     taps: usize,
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(averages(without), [1.5, 3.0]);
         let divided = spec.divisor_override(-2);
         assert_eq!(averages(divided), [-1.5, -3.0]);
-        // The last window, of two columns, begins with the last one; the padding after it counts.
+        // The last window has two columns and starts at the last column; the padding after it counts.
         let hanging = AvgPool2dSpec::new([1, 3])
             .stride([1, 3])
             .padding([0, 1])

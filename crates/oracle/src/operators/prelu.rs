@@ -1,7 +1,7 @@
-//! `y = x` where it is above 0, else `y = x * weight[c]`, or `y = x * weight[0]`.
+//! `y = x` if `x` is above 0, else `y = x * weight[c]`, or `y = x * weight[0]`.
 //!
-//! *Condition*: `abs(y)` where there is a product, else none. *Passes on* `t` as it is, or as
-//! `t * abs(weight)`; where the input may be on either side of 0, as the larger.
+//! *Condition*: `abs(y)` if there is a product, else 0. *Passes on* `t` unchanged, or as `t * abs(weight)`;
+//! the larger of both if the input may be on either side of 0.
 
 use ndarray::{ArrayD, ArrayViewMutD, Axis};
 use op_spec::PreluProblem;
@@ -42,7 +42,7 @@ impl Operator for PreluProblem {
     }
 }
 
-/// The parts of a tensor that have a slope each, with it.
+/// The parts of a tensor that share a slope, each with its slope.
 fn channels<'a>(
     problem: &PreluProblem,
     values: &'a mut ArrayD<f64>,
@@ -81,7 +81,7 @@ pub(super) const CASES: Cases = cases!(
 
 const INFINITY: f32 = f32::INFINITY;
 
-/// These slopes, of NaN, infinities, zeros of both signs, and what else there is.
+/// A case with these slopes, and an input with NaN, infinities and zeros of both signs.
 fn special_slopes(name: &str, slopes: &[f32]) -> Case {
     let line = format!("{name} num_parameters={} special", slopes.len());
     let mut case = row("prelu", "name=prelu", &line);

@@ -1,9 +1,8 @@
-//! `y` is what the operation makes of `x` over the axes; NaN in any value gives NaN.
+//! `y` is the result of the operation on `x` over the axes. NaN in any value gives NaN.
 //!
-//! *Condition*: of an operation that selects one of the values 0, of a logarithm of exponentials 1 and its
-//! magnitude, of any other what it makes of the magnitudes. *Passes on* the largest `t` of the values, or
-//! what a sum or mean makes of them. The longest
-//! chain of additions is as long as there are values.
+//! *Condition*: 0 for an operation that selects one of the values; 1 and its magnitude for a logarithm of
+//! exponentials; for any other, the result on the magnitudes. *Passes on* the largest `t` of the values, or
+//! the sum or mean of `t`. The longest chain of additions has as many elements as there are values.
 
 use ndarray::{ArrayD, ArrayView1, Axis, Zip};
 use op_spec::{ReductionOp, ReductionProblem};
@@ -12,7 +11,7 @@ use super::operator::{Given, Operator, chained};
 use crate::cases::cases;
 use crate::{Cases, Precision};
 
-/// What the operation makes of these values.
+/// Applies the operation to these values.
 fn reduced(operation: ReductionOp, values: ArrayView1<'_, f64>) -> f64 {
     match operation {
         ReductionOp::Max => values.fold(f64::NEG_INFINITY, |largest, &v| {
@@ -40,7 +39,7 @@ fn reduced(operation: ReductionOp, values: ArrayView1<'_, f64>) -> f64 {
     }
 }
 
-/// What the operation makes of `x`, axis by axis.
+/// Applies the operation to `x`, axis by axis.
 fn of_axes(problem: &ReductionProblem, operation: ReductionOp, x: &ArrayD<f64>) -> ArrayD<f64> {
     let mut y = x.clone();
     for axis in problem.axes().rev() {
@@ -62,9 +61,10 @@ impl Operator for ReductionProblem {
             return of_axes(self, ReductionOp::Max, &t);
         }
         if self.operation == ReductionOp::LogSumExp {
-            // The sum of exponentials is off by roundings of its terms and of itself, and by those of the
-            // distances from the largest value, of which the weighted mean is `ln(count)` at most. The result
-            // rounds its own magnitude, as do those of parts, which are less by `ln(count)` at most.
+            // The error of a sum of exponentials consists of the rounding of its terms, of the sum, and of
+            // the distances from the largest value, whose weighted mean is at most `ln(count)`. The result
+            // is rounded relative to its own magnitude. Partial results are rounded, too, and are smaller by
+            // at most `ln(count)`.
             let (most, ln) = (
                 of_axes(self, ReductionOp::Max, &t),
                 (self.count as f64).ln(),
@@ -78,7 +78,7 @@ impl Operator for ReductionProblem {
         let passed_on = self.reference(&t, &[]);
         let magnitudes = self.reference(&of.x.mapv(f64::abs), &[]) + &passed_on;
         let mut own = magnitudes.mapv(|v| chained(self.count) * precision.arithmetic * v);
-        // Of what is infinite or NaN the tolerance is nothing anyway.
+        // Infinite and NaN outputs have a tolerance of 0.
         Zip::from(&mut own).and(of.y).for_each(|own, y| {
             if !y.is_finite() {
                 *own = 0.0;
@@ -96,7 +96,7 @@ impl Operator for ReductionProblem {
     }
 }
 
-/// The cases of an operation.
+/// Defines the cases of an operation.
 macro_rules! cases_of {
     ($operation:literal) => {
         cases!(

@@ -1,5 +1,5 @@
-//! With the axes split, `y[n, c, g, ..] = x[n, g, c, ..]` of channels,
-//! `y[n, c, h, i, w, j] = x[n, c, i, j, h, w]` of pixels, and the other way round. *Passes on* `t` as it is.
+//! With split axes, `y[n, c, g, ..] = x[n, g, c, ..]` for channels, and
+//! `y[n, c, h, i, w, j] = x[n, c, i, j, h, w]` for pixels, or its inverse. *Passes on* `t` unchanged.
 
 use ndarray::ArrayD;
 use op_spec::{ShuffleProblem, ShuffleSpec};

@@ -1,9 +1,9 @@
-//! `y = e^x / sum(e^x)` over the axes, or its logarithm; NaN or infinity in any value gives NaN for all that
-//! share its sum, as does minus infinity in all of them.
+//! `y = e^x / sum(e^x)` over the axes, or its logarithm. NaN or infinity in any value gives NaN for all
+//! values of the same sum, as does minus infinity in all of them.
 //!
-//! *Condition*: of a softmax 1 and the distance of `x` from the largest value, times `y`; of its logarithm
-//! that distance and `y`. *Passes on* the largest `t` of the values that share a sum twice: for its own value
-//! and for the sum. The longest chain of additions is as long as there are values.
+//! *Condition*: for a softmax, 1 plus the distance of `x` from the largest value, times `y`; for its
+//! logarithm, that distance and `y`. *Passes on* twice the largest `t` of the values of a sum: for the value
+//! itself and for the sum. The longest chain of additions has as many elements as there are values.
 
 use ndarray::{ArrayD, Zip};
 use op_spec::SoftmaxProblem;
@@ -12,12 +12,12 @@ use super::operator::{Given, Operator, chained};
 use crate::cases::cases;
 use crate::{Cases, Precision};
 
-/// What `of` makes of the values that share a sum, for each of them.
+/// Applies `of` to the values of each sum, and assigns the result to each of them.
 fn spread(problem: &SoftmaxProblem, x: &ArrayD<f64>, of: impl Fn(&[f64]) -> f64) -> ArrayD<f64> {
     let (reduced, inner) = (problem.pass.reduced, problem.pass.inner);
     let mut y = x.as_standard_layout().into_owned();
     let values = y.as_slice_mut().expect("standard layout");
-    // Of empty tensors there is nothing to do.
+    // An empty tensor has no values.
     for block in values.chunks_exact_mut((reduced * inner).max(1)) {
         for position in 0..inner {
             let series = block[position..].iter().copied().step_by(inner);
@@ -56,15 +56,15 @@ impl Operator for SoftmaxProblem {
         let distances = of.x - spread(self, of.x, largest);
         let mut t = spread(self, &t, largest);
         let count = self.pass.reduced;
-        // The distances from the largest value are rounded; in the sum, their weighted mean is `ln(count)` at
-        // most.
+        // The distances from the largest value are rounded. Their weighted mean in the sum is at most
+        // `ln(count)`.
         let of_sum = 2.0 * chained(count) + (count as f64).ln();
         Zip::from(&mut t)
             .and(of.y)
             .and(&distances)
             .for_each(|t, &y, &distance| {
                 let distance = distance.abs();
-                // Of what is infinite or NaN the tolerance is nothing anyway, and shares of 0 are exact.
+                // Infinite and NaN outputs have a tolerance of 0, and outputs of 0 are exact.
                 *t = if !y.is_finite() || !distance.is_finite() {
                     0.0
                 } else if self.is_log {
@@ -82,7 +82,7 @@ impl Operator for SoftmaxProblem {
     }
 }
 
-/// The cases of an operator.
+/// Defines the cases of an operator.
 macro_rules! cases_of {
     ($operator:literal) => {
         cases!(

@@ -1,13 +1,14 @@
-//! Along each axis, with `v = output * scale`, or `(output + 0.5) * scale` and perhaps 0.5 less, at least 0,
-//! computed in f32 as PyTorch does:
+//! Along each axis, the position `v` is `output * scale`, or `(output + 0.5) * scale` (optionally less 0.5,
+//! but at least 0), computed in f32 as in PyTorch:
 //!
 //! | mode | `y[n, c, ..]` |
 //! |---|---|
 //! | `nearest`, `nearest-exact` | `x[n, c, ..]` at `floor(v)`, at most the last index |
-//! | `linear`, `bilinear`, `trilinear` | `x` at `floor(v)` and behind it, weighted by the distances to `v` |
+//! | `linear`, `bilinear`, `trilinear` | `x` at `floor(v)` and at the next index, weighted by the distances to `v` |
 //!
-//! *Condition*: of interpolated values the magnitudes around the position, since a position may be off by
-//! some of its last bits. *Passes on* the `t` of the nearest value, or those around the position, weighted.
+//! *Condition*: for interpolated values, the magnitudes around the position, since a position may have
+//! errors in its last bits. *Passes on* the `t` of the nearest value, or the weighted `t` around the
+//! position.
 
 use ndarray::{Array5, ArrayD, ArrayView3, Axis, Ix5, Zip};
 use op_spec::{UpsampleAxis, UpsampleProblem};
@@ -28,7 +29,7 @@ impl Operator for UpsampleProblem {
         }
         let magnitudes = of_pixels(self, of.x, |x, places| {
             let around = places.each_ref().map(|of| {
-                // As if both were as near.
+                // Both with full weight.
                 of.map(|(index, _)| (index, 1.0))
             });
             let positions: f64 = places
@@ -60,13 +61,13 @@ impl Operator for UpsampleProblem {
     }
 }
 
-/// Along each axis the indices around a position, and their weights. Where nothing is interpolated there is
-/// no second one, of the index [`ABSENT`].
+/// Along each axis, the two indices around a position, with their weights. Without interpolation, the second
+/// index is [`ABSENT`].
 type Places = [[(usize, f64); 2]; 3];
 
 const ABSENT: usize = usize::MAX;
 
-/// Where the values of index `output` come from.
+/// The input positions of output index `output`.
 fn places(problem: &UpsampleProblem, output: [usize; 3]) -> Places {
     std::array::from_fn(|axis| {
         let UpsampleAxis {
@@ -87,7 +88,7 @@ fn places(problem: &UpsampleProblem, output: [usize; 3]) -> Places {
     })
 }
 
-/// The weighted sum of what is around a position, what weighs nothing included.
+/// The weighted sum of the values around a position, including those with weight 0.
 fn interpolated(x: &ArrayView3<'_, f64>, places: &Places) -> f64 {
     let [slices, rows, columns] = places;
     let there = |(index, _): &&(usize, f64)| *index != ABSENT;
@@ -102,7 +103,7 @@ fn interpolated(x: &ArrayView3<'_, f64>, places: &Places) -> f64 {
     sum
 }
 
-/// What `of` makes of each plane or volume for each place of the output.
+/// Applies `of` to each plane or volume, at each output position.
 fn of_pixels(
     problem: &UpsampleProblem,
     x: &ArrayD<f64>,
@@ -132,7 +133,7 @@ fn of_pixels(
 }
 
 pub(super) const CASES: Cases = Cases {
-    // The attributes are the file's alone.
+    // All attributes come from the file.
     read: |file| file.case("upsample", ""),
     ..OF_ROWS
 };
@@ -166,7 +167,7 @@ const OF_ROWS: Cases = cases!(
     more: sized()
 );
 
-/// To sizes, which are not those of a factor.
+/// Upsampling to sizes that no factor gives.
 fn sized() -> Vec<crate::Case> {
     crate::cases::rows(
         "upsample",

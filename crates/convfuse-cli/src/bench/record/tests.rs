@@ -51,7 +51,7 @@ fn runs_that_are_missing_in_the_old_record_are_told_but_right() {
     let comparison = compare(std::slice::from_ref(&fused), &[fused.clone(), unfused]);
     assert_eq!(comparison.count(Finding::MissingInOld), 1);
     assert!(comparison.is_right(None));
-    // But not if they are all.
+    // But not if all of them are missing: that problem did not run.
     let mut other = problem(&[fused]);
     other["seed"] = 1.into();
     let old = Record::from_json(&json(&[other])).unwrap();
@@ -72,7 +72,7 @@ fn runs_that_are_missing_in_the_new_record_are_wrong_if_they_were_asked_for() {
         .collect();
     assert_eq!(missing, ["folded-scale"]);
     assert!(!comparison.is_right(None));
-    // A problem that was not run was not asked for.
+    // A problem that did not run was not requested.
     let mut other = problem(&runs);
     other["title"] = "another".into();
     let old = Record::from_json(&json(&[problem(&runs[..1]), other])).unwrap();

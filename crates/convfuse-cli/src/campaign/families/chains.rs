@@ -1,4 +1,4 @@
-//! Chains of the kinds that kernels are made for.
+//! Chains of the kinds that have specialized kernels.
 
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::graph::{ConvLayer, Layer};
@@ -65,7 +65,7 @@ pub(super) fn kernelbench_79(c: &mut Choices) -> Plan {
     plan
 }
 
-/// What the kernel of one launch for problem 85 takes: any height, batch, groups and bounds.
+/// A chain for the single-launch kernel of problem 85, with any height, batch, groups and bounds.
 pub(super) fn one_launch_85(c: &mut Choices) -> Plan {
     let num_groups = c.of([16, 1, 2, 4, 8, 32, 64]);
     let chain = KernelBench85 {
@@ -93,7 +93,7 @@ pub(super) fn one_launch_79(c: &mut Choices) -> Plan {
     of_graph(chain.chain(), &[n, 3, depth, height, 32])
 }
 
-/// A norm of any kind, or none, for `groups` groups of channels.
+/// A norm of any kind with `groups` groups of channels, or none.
 fn any_norm(c: &mut Choices, groups: usize) -> Vec<Layer> {
     match c.below(7) {
         0 => vec![group_norm(c, "norm", groups)],
@@ -113,8 +113,8 @@ fn any_norm(c: &mut Choices, groups: usize) -> Vec<Layer> {
     }
 }
 
-/// What networks have after a convolution to `channels` channels, in any order: a norm, slopes, functions,
-/// sums, a pool, functions, sums, a last pool.
+/// The layers that follow a convolution with `channels` output channels in networks: a norm, slopes,
+/// functions, sums, a pool, functions, sums, a last pool.
 fn behind(c: &mut Choices, groups: usize, channels: usize, dimensions: usize) -> Vec<Layer> {
     let (mut scales, mut inputs) = (vec!["last", "first"], vec!["late", "shortcut"]);
     let mut layers = any_norm(c, groups);
@@ -139,7 +139,7 @@ fn behind(c: &mut Choices, groups: usize, channels: usize, dimensions: usize) ->
     layers
 }
 
-/// A convolution of up to `most` channels a group of its input and of a norm's, and what follows it.
+/// A convolution with up to `most` channels per group, of its input and of a norm, and the layers after it.
 fn block<const D: usize>(
     c: &mut Choices,
     most: [usize; 2],
@@ -176,7 +176,7 @@ pub(super) fn volumes(c: &mut Choices) -> Plan {
     block::<3>(c, [9, 9], 3, 10)
 }
 
-/// A convolution of `channels` channels to `filters`, and what follows it.
+/// A convolution from `channels` to `filters` channels, and the layers after it.
 fn conv_block(
     c: &mut Choices,
     [channels, filters]: [usize; 2],
@@ -202,7 +202,7 @@ fn conv_block(
     }
 }
 
-/// Many channels and pixels, as warp-specialized tiles need them.
+/// Many channels and pixels, as required by warp-specialized tiles.
 pub(super) fn wide(c: &mut Choices) -> Plan {
     let channels = [c.size(4, 24) * 8, c.size(8, 48) * 8];
     let kernel_size = c.of([[1, 1], [3, 3], [1, 3]]);
@@ -210,7 +210,7 @@ pub(super) fn wide(c: &mut Choices) -> Plan {
     conv_block(c, channels, kernel_size, input)
 }
 
-/// Few pixels, and sums that may be split over the blocks of a cluster.
+/// Few pixels, and long sums that may use split-K over a cluster.
 pub(super) fn long_sums(c: &mut Choices) -> Plan {
     let channels = [c.size(128, 1100), c.size(16, 300)];
     let kernel_size = c.of([[1, 1], [3, 3]]);
@@ -218,7 +218,7 @@ pub(super) fn long_sums(c: &mut Choices) -> Plan {
     conv_block(c, channels, kernel_size, input)
 }
 
-/// Hundreds of tiles a sample.
+/// Hundreds of tiles per sample.
 pub(super) fn many_tiles(c: &mut Choices) -> Plan {
     let channels = [c.size(1, 4), c.size(1, 20)];
     let kernel_size = c.of([[1, 1], [2, 2], [3, 3]]);
@@ -227,7 +227,7 @@ pub(super) fn many_tiles(c: &mut Choices) -> Plan {
     conv_block(c, channels, kernel_size, input)
 }
 
-/// A convolution as image networks have them, and what follows it.
+/// A convolution as in image networks, and the layers after it.
 pub(super) fn networks(c: &mut Choices) -> Plan {
     let (channels, is_depthwise) = (8 * c.size(1, 12), c.below(3) == 0);
     let filters = if is_depthwise {
@@ -271,7 +271,7 @@ pub(super) fn depthwise(c: &mut Choices) -> Plan {
     }
 }
 
-/// A convolution, perhaps a batch norm, perhaps a function: what is done in one launch without statistics.
+/// A convolution, perhaps with a batch norm or a function: a single launch without statistics.
 pub(super) fn alone(c: &mut Choices) -> Plan {
     let (groups, of_group, m) = (c.size(1, 2), c.size(1, 40), c.size(1, 70));
     let kernel_size = c.each::<2>(1, 4);
@@ -297,7 +297,7 @@ pub(super) fn alone(c: &mut Choices) -> Plan {
     }
 }
 
-/// A transposed convolution of images or volumes, and what the launch behind it does, perhaps before a norm.
+/// A transposed convolution of images or volumes, with the layers of the next launch, perhaps before a norm.
 pub(super) fn transposed(c: &mut Choices) -> Plan {
     let is_flat = !c.once_in(3);
     let (mut layers, channels, input) = match is_flat {
@@ -330,7 +330,7 @@ pub(super) fn transposed(c: &mut Choices) -> Plan {
     }
 }
 
-/// What other libraries leave to fuse: chains without a convolution.
+/// Chains without a convolution, as other libraries leave them to fuse.
 pub(super) fn tails(c: &mut Choices) -> Plan {
     let (norm_groups, m) = (c.size(1, 4), c.size(1, 20));
     let (mut scales, mut inputs) = (vec!["early"], vec!["residual"]);
@@ -346,7 +346,7 @@ pub(super) fn tails(c: &mut Choices) -> Plan {
     }
 }
 
-/// A convolution of images, perhaps a norm, a function and a pool, and what is made of all of its positions.
+/// A convolution of images, perhaps with a norm, a function and a pool, and a reduction of all positions.
 pub(super) fn classifiers(c: &mut Choices) -> Plan {
     let (channels, filters) = (c.size(1, 40), 8 * c.size(1, 5));
     let input = shape(c, channels, 2, 2, 9);
@@ -386,7 +386,7 @@ pub(super) fn classifiers(c: &mut Choices) -> Plan {
     }
 }
 
-/// A block, and a further output before its last layer.
+/// A block whose value before the last layer is a further output.
 pub(super) fn two_outputs(c: &mut Choices) -> Plan {
     let mut plan = blocks(c);
     if plan.layers.len() < 2 {

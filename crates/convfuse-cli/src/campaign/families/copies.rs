@@ -1,4 +1,4 @@
-//! Layers that pass values on as they are: other shapes, parts, padding and shuffles; and gates.
+//! Layers that copy values: reshapes, slices, padding and shuffles; and gates.
 
 use convfuse::graph::{GateLayer, Layer};
 use convfuse::spec::PaddingMode;
@@ -11,7 +11,7 @@ pub(super) fn flatten(c: &mut Choices) -> Plan {
     one(Layer::flatten(), any(c, channels))
 }
 
-/// To one to four axes, in any order, of which one may be left.
+/// A reshape to one to four axes in any order, one of which may be inferred.
 pub(super) fn reshape(c: &mut Choices) -> Plan {
     let axes = c.within(1, 4);
     let mut shape: Vec<isize> = (0..axes).map(|_| c.size(1, 9) as isize).collect();
@@ -33,7 +33,7 @@ pub(super) fn reshape(c: &mut Choices) -> Plan {
     }
 }
 
-/// Of one to three axes, by no more than modes allow.
+/// Padding of one to three axes, within the limits of its mode.
 pub(super) fn pad(c: &mut Choices) -> Plan {
     let (dimensions, channels) = (c.within(1, 3), c.within(1, 40));
     let input = shape(c, channels, dimensions, 1, [400, 20, 8][dimensions - 1]);
@@ -59,7 +59,7 @@ pub(super) fn pad(c: &mut Choices) -> Plan {
     one(Layer::from(layer.padding_mode(mode)), input)
 }
 
-/// The input and others of its shape, by a few names, along any axis but the batch.
+/// A concatenation of the input and further inputs of its shape along any axis except the batch.
 pub(super) fn cat(c: &mut Choices) -> Plan {
     let channels = c.size(1, 20);
     let input = any(c, channels);

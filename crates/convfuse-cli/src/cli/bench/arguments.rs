@@ -117,7 +117,7 @@ pub(in crate::cli) fn dtype(text: &str) -> Result<DType, String> {
     found.ok_or_else(|| "must be f32, f16 or bf16".to_owned())
 }
 
-/// The most repetitions; their times fit in memory.
+/// Parses a number of repetitions. The upper limit keeps their times in memory.
 pub(in crate::cli) fn repeats(text: &str) -> Result<usize, String> {
     let number = text.parse().ok();
     let number = number.filter(|number| (1..=1_000_000).contains(number));
@@ -131,7 +131,7 @@ pub(in crate::cli) fn not_negative(text: &str) -> Result<f64, String> {
 }
 
 impl Arguments {
-    /// Whether a strategy in this math mode is among the candidates of a problem that has it.
+    /// Whether the options request this strategy in this math mode.
     pub(super) fn ask_for(&self, strategy: &str, math_mode: MathMode) -> bool {
         let named = |name: &String| name == strategy || name == Strategy::ALL;
         let has_precision = match math_mode {
@@ -144,10 +144,10 @@ impl Arguments {
     }
 }
 
-/// The ways to run layers that were asked for.
+/// The requested strategies with their options.
 ///
 /// # Errors
-/// What is neither a strategy's name nor a partition of the layers.
+/// A text that is neither a strategy's name nor a partition of the layers.
 pub(super) fn candidates(
     arguments: &Arguments,
     graph: &Graph,
@@ -245,11 +245,11 @@ mod tests {
             arguments.strategy = names.split(',').map(str::to_owned).collect();
             candidates(&arguments, &chain, dtype).map(|candidates| candidates.len())
         };
-        // The fused one comes in the accurate and in the fast math mode, if they differ.
+        // The fused strategy runs in the accurate and in the fast math mode if they differ.
         assert_eq!(chosen("all", DType::F32), Ok(all + 1));
         assert_eq!(chosen("all", DType::F16), Ok(all));
         assert_eq!(chosen("unfused-direct,folded-scale", DType::F32), Ok(2));
-        // Another chain has it.
+        // A strategy of another chain.
         assert_eq!(chosen("clamp-multiply-max", DType::F32), Ok(0));
         let partition = "conv2d | group_norm scale | max_pool2d clamp";
         assert_eq!(chosen(partition, DType::F32), Ok(1));

@@ -1,4 +1,4 @@
-//! What `--compare` says: each run next to that of an earlier record.
+//! The comparison of `--compare`: each run next to that of an earlier record.
 
 use std::path::Path;
 
@@ -13,13 +13,13 @@ use crate::cli::files;
 use crate::cli::out::{Out, plain, say};
 use crate::cli::table::aligned;
 
-/// Reads a record that is compared with.
+/// Reads the record of an earlier benchmark.
 pub(in crate::cli) fn read(path: &Path) -> Result<Record, Failure> {
     Ok(Record::of_text(path, &files::text(path)?)?)
 }
 
-/// Prints how `report` compares with an old record, and tells whether that is right. Where standard output
-/// has no text, this goes to standard error.
+/// Prints the comparison of `report` with an old record, and returns whether it passes. If standard output
+/// has no text, the comparison goes to standard error.
 pub(super) fn compare(
     old: &Record,
     report: &Report,
@@ -39,7 +39,7 @@ pub(super) fn compare(
     Ok(comparison.is_right(arguments.time_limit))
 }
 
-/// A comparison in words.
+/// Formats a comparison as text.
 pub(in crate::cli) fn text(
     old: &Record,
     new: &Record,

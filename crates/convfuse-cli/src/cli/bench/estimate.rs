@@ -1,4 +1,4 @@
-//! How long a benchmark takes, said before it starts.
+//! Estimates of a benchmark's duration, printed before it starts.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use super::tasks::Task;
 use crate::cli::failure::Failure;
 use crate::cli::out::say;
 
-/// The cost that the float64 reference computes in a second on one thread, as [`Case::cost_of`] counts it.
+/// The cost per second of the float64 reference on one thread, as [`Case::cost_of`] counts it.
 const REFERENCE_PER_S: f64 = 1e8;
 
-/// The same of the emulator on a thread.
+/// The cost per second of the emulator on one thread.
 const EMULATOR_PER_S: f64 = 2e6;
 
-/// The same of the CPU backend.
+/// The cost per second of the CPU backend.
 const CPU_PER_S: f64 = 1e9;
 
-/// What takes longer is said.
+/// The least duration that is printed.
 const WORTH_SAYING: Duration = Duration::from_secs(20);
 
-/// What the emulator takes longer for must be asked for.
+/// The longest duration in the emulator without `--yes`.
 const MUST_BE_ASKED: Duration = Duration::from_mins(10);
 
-/// Prints how long the tasks will take if that is long. Without `--yes` it refuses tasks that take the
-/// emulator more than minutes.
+/// Prints the expected duration of the tasks if it is long. Refuses tasks that take the emulator more than
+/// [`MUST_BE_ASKED`] without `--yes`.
 pub(super) fn must_end(
     arguments: &Arguments,
     tasks: &[Task],
@@ -73,7 +73,7 @@ fn estimate(arguments: &Arguments, task: &Task, device: &Device, protocol: &Prot
         true => 0,
         false => math_mode.len(),
     };
-    // Once to compare, then to warm up, then to take the time of.
+    // One run to check the output, then the warm-up and the timed runs.
     let runs = (1 + protocol.warm_ups + protocol.repeats) as f64 * task.candidates.len() as f64;
     seconds(references as f64 * reference_s(&problem) + runs * run_s(&problem, device))
 }
@@ -86,14 +86,14 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Seconds that the float64 reference takes, which does a sample on each thread.
+/// Seconds of the float64 reference, which computes one sample per thread.
 fn reference_s(problem: &GraphProblem) -> f64 {
     let samples = problem.steps.first().map_or(1, |step| step.input[0]);
     let at_once = threads().min(samples).max(1) as f64;
     Case::cost_of(problem) as f64 / REFERENCE_PER_S / at_once
 }
 
-/// Seconds that a run takes on a device; those of a GPU do not count.
+/// Seconds of a run on a device. A GPU's time is negligible.
 fn run_s(problem: &GraphProblem, device: &Device) -> f64 {
     match () {
         () if device.is_emulator() => kernels_cost(problem) / EMULATOR_PER_S / threads() as f64,
@@ -102,7 +102,7 @@ fn run_s(problem: &GraphProblem, device: &Device) -> f64 {
     }
 }
 
-/// Says how long it will take to compare cases, each with a number of runs, if that is long.
+/// Prints the expected duration of comparing cases, each with a number of runs, if it is long.
 pub(in crate::cli) fn say_of_cases<'a>(
     cases: impl IntoIterator<Item = (&'a Case, usize)>,
     device: &Device,
@@ -117,7 +117,7 @@ pub(in crate::cli) fn say_of_cases<'a>(
     }
 }
 
-/// The same for runs of one problem. Refuses those that take the emulator more than minutes.
+/// As [`must_end`], for runs of one problem. Refuses any that take the emulator more than [`MUST_BE_ASKED`].
 pub(in crate::cli) fn must_end_soon(
     problem: &GraphProblem,
     runs: usize,
@@ -138,8 +138,8 @@ pub(in crate::cli) fn must_end_soon(
     Ok(())
 }
 
-/// As [`Case::cost_of`], of what kernels do: they read every element of a pooling window, inside of
-/// the image or not.
+/// As [`Case::cost_of`], for kernels. They read every element of a pooling window, even outside of the
+/// image.
 fn kernels_cost(problem: &GraphProblem) -> f64 {
     let product = |extents: &[usize]| extents.iter().map(|&extent| extent as f64).product::<f64>();
     let places = problem.steps.iter().map(|step| match &step.problem {
@@ -152,7 +152,7 @@ fn kernels_cost(problem: &GraphProblem) -> f64 {
     Case::cost_of(problem) as f64 + places.sum::<f64>()
 }
 
-/// A time in one unit.
+/// Formats a duration in one unit.
 fn roughly(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {

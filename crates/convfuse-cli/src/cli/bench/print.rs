@@ -9,7 +9,7 @@ use crate::cli::failure::Failure;
 use crate::cli::out::{Out, plain};
 use crate::cli::table::aligned;
 
-/// What holds for all problems.
+/// Prints the parts common to all problems.
 pub(super) fn head(report: &Report, out: &mut Out) -> Result<(), Failure> {
     writeln!(out, "device\n{}", report.device)?;
     if let Some(ceilings) = &report.ceilings {
@@ -25,7 +25,7 @@ pub(super) fn head(report: &Report, out: &mut Out) -> Result<(), Failure> {
     out.flush()
 }
 
-/// What became of a problem.
+/// Prints the results of a problem.
 pub(super) fn problem(problem: &Problem, clock: &str, out: &mut Out) -> Result<(), Failure> {
     let description = &problem.description;
     writeln!(

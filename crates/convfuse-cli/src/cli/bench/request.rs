@@ -1,4 +1,4 @@
-//! Which problems to run: attributes or chains, from options or from a file.
+//! Requests for problems: attributes or chains, from options or from a file.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -14,17 +14,17 @@ use serde::{Deserialize, Deserializer};
 use crate::cli::failure::Failure;
 use crate::cli::files;
 
-/// One input, and the attributes of the problem, or the layers, that take it.
+/// An input shape, with the attributes of a problem or with layers.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::cli) struct Request {
-    /// A name of its own, for the report.
+    /// A title for the report.
     pub(in crate::cli) title: Option<String>,
-    /// The input's shape; its rank tells the problem, where there are no layers.
+    /// The input's shape. Without layers, its rank selects the problem.
     pub(in crate::cli) input: Vec<usize>,
     #[serde(default)]
     pub(in crate::cli) attributes: Attributes,
-    /// The layers, in place of a problem's: a file has those of a chain.
+    /// The layers that replace those of a problem. A file has them as a chain.
     #[serde(default, rename = "chain", deserialize_with = "chain")]
     pub(in crate::cli) layers: Option<Graph>,
 }
@@ -33,13 +33,13 @@ fn chain<'de, D: Deserializer<'de>>(file: D) -> Result<Option<Graph>, D::Error> 
     Ok(Option::<Chain>::deserialize(file)?.map(Graph::from))
 }
 
-/// What is in a JSON file, such as a chain.
+/// Parses a JSON file, such as a chain.
 pub(in crate::cli) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     let text = files::text(path)?;
     serde_json::from_str(&text).map_err(|error| refused(path, &error))
 }
 
-/// The list in a JSON file, at least one of `what`; what is wrong with one of them names it. They are counted
+/// Parses a JSON file with a list of at least one element. `what` names the elements in errors, which count
 /// from 0.
 pub(in crate::cli) fn read_list<T: DeserializeOwned>(
     path: &Path,
@@ -134,7 +134,7 @@ enum Axes {
     Each(Vec<usize>),
 }
 
-/// Numbers that are separated by commas.
+/// Parses comma-separated numbers.
 pub(super) fn numbers<T: FromStr>(text: &str) -> Option<Vec<T>> {
     let numbers = text.split(',').map(|part| part.trim().parse().ok());
     numbers.collect()
@@ -167,7 +167,7 @@ impl FromStr for Bounds {
     }
 }
 
-/// The value for each of `D` axes, or a default where none was asked for.
+/// Returns the value for each of `D` axes, or the default if none was given.
 fn axes<const D: usize>(
     name: &str,
     asked: &Option<Axes>,
@@ -184,7 +184,7 @@ fn axes<const D: usize>(
 }
 
 impl Attributes {
-    /// The attributes of the pipeline of images.
+    /// The attributes of problem 85 (images).
     pub(super) fn problem_85(&self, in_channels: usize) -> Result<KernelBench85, String> {
         let default = KernelBench85::default();
         let norm = default.group_norm;
@@ -220,7 +220,7 @@ impl Attributes {
         })
     }
 
-    /// The attributes of the pipeline of volumes.
+    /// The attributes of problem 79 (volumes).
     pub(super) fn problem_79(&self, in_channels: usize) -> Result<KernelBench79, String> {
         let of_85 = [
             ("num_groups", self.num_groups.is_some()),

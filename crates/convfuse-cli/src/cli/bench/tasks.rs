@@ -1,4 +1,4 @@
-//! What `bench` is to run, known and checked before anything runs.
+//! The tasks of `bench`, checked before anything runs.
 
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::model::{Options, Strategy};
@@ -12,20 +12,20 @@ use crate::cli::failure::Failure;
 use crate::cli::json::file_name;
 use crate::cli::out::plain;
 
-/// A problem in an element type, and the ways to run it.
+/// A problem with one element type, and its strategies.
 pub(super) struct Task {
-    /// What messages call it: the file and the place in it, or the problem.
+    /// The name in messages: the file and the index in it, or the problem.
     pub(super) name: String,
     pub(super) title: Option<String>,
     pub(super) description: Description,
     pub(super) candidates: Vec<(Strategy, Options)>,
 }
 
-/// Inputs that the emulator is done with in a minute.
+/// Inputs that take the emulator less than a minute.
 pub(in crate::cli) const EMULATED_85: [usize; 4] = [1, 8, 20, 20];
 pub(in crate::cli) const EMULATED_79: [usize; 5] = [1, 3, 6, 8, 8];
 
-/// All that was asked for, in the order in which it runs.
+/// The requested tasks, in the order of execution.
 pub(super) fn tasks(arguments: &Arguments) -> Result<Vec<Task>, Failure> {
     let mut tasks = Vec::new();
     for (name, request) in requests(arguments)? {
@@ -56,7 +56,7 @@ pub(super) fn tasks(arguments: &Arguments) -> Result<Vec<Task>, Failure> {
     }
 }
 
-/// Refuses what the device has no kernels for, and what the host has no memory for.
+/// Refuses tasks without kernels on the device, and tasks that exceed the host's memory.
 pub(super) fn must_be_possible(tasks: &mut [Task], device: &Device) -> Result<(), Failure> {
     for Task {
         name,
@@ -68,7 +68,7 @@ pub(super) fn must_be_possible(tasks: &mut [Task], device: &Device) -> Result<()
         let mut possible = || {
             description.must_have_memory()?;
             if device.is_cpu() {
-                // The CPU backend has one way to do it.
+                // The CPU backend executes all strategies alike.
                 candidates.truncate(1);
                 return Ok(());
             }
@@ -85,7 +85,7 @@ pub(super) fn must_be_possible(tasks: &mut [Task], device: &Device) -> Result<()
     Ok(())
 }
 
-/// What was asked for, each under a name: the problems in a file, or those that the options give.
+/// The named requests: the problems in a file, or those of the options.
 fn requests(arguments: &Arguments) -> Result<Vec<(String, Request)>, Failure> {
     let attributes = &arguments.attributes;
     let has_attributes = *attributes != Attributes::default();
@@ -150,7 +150,7 @@ fn requests(arguments: &Arguments) -> Result<Vec<(String, Request)>, Failure> {
     Ok(shapes.map(request).collect())
 }
 
-/// The shapes for a pipeline: those that were asked for, else its own where no shape was.
+/// The requested shapes for a problem, or its default shape if none was requested.
 fn shapes(arguments: &Arguments, model: Model, default: &[usize]) -> Vec<Vec<usize>> {
     let asked = arguments.model;
     if asked != model && asked != Model::Both {
@@ -164,7 +164,7 @@ fn shapes(arguments: &Arguments, model: Model, default: &[usize]) -> Vec<Vec<usi
     fitting.map(|shape| shape.0.clone()).collect()
 }
 
-/// What a request asks for.
+/// Creates the description of a request.
 pub(in crate::cli) fn describe(
     request: &Request,
     dtype: DType,

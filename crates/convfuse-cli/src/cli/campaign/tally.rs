@@ -18,30 +18,30 @@ use super::super::out::{Out, plain, say};
 use super::super::progress::Step;
 use super::super::table::aligned;
 
-/// What a failure is made smaller for, or a tenth of --seconds.
+/// The time limit for reducing a failure, unless a tenth of --seconds is less.
 const SHRINKING: Duration = Duration::from_secs(60);
 
-/// The number of failures that are reduced; others are reported as they are.
+/// The number of failures that are reduced; others are reported without reduction.
 const SHRUNK: usize = 5;
 
-/// What the cases of a family came to.
+/// The results of a family's cases.
 #[derive(Debug, Default, Serialize)]
 struct Line {
     cases: u64,
-    /// That the specification refuses, and the device, too.
+    /// Cases that both the specification and the device refuse.
     refused: u64,
-    /// For which no case was cheap enough.
+    /// Numbers without a cheap enough case.
     too_costly: u64,
     runs: usize,
     elements: usize,
     wrong: u64,
     failed: u64,
-    /// The largest part of its tolerance that an element used: of accurate f32, fast f32, f16, bf16.
+    /// The largest ratio of error to tolerance: in accurate f32, fast f32, f16, bf16.
     tolerance_used: [f64; 4],
 }
 
 impl Line {
-    /// Takes in what other cases came to.
+    /// Adds the results of another line.
     fn add(&mut self, other: &Line) {
         self.cases += other.cases;
         self.refused += other.refused;
@@ -59,7 +59,7 @@ impl Line {
         }
     }
 
-    /// As the table has it.
+    /// Formats a row of the table.
     fn row(&self, name: &str) -> [String; 7] {
         let used = self
             .tolerance_used
@@ -92,13 +92,13 @@ struct Complaint {
 #[derive(Default)]
 pub(super) struct Tally {
     lines: BTreeMap<&'static str, Line>,
-    /// How many cases reached each kernel.
+    /// The number of cases that reached each kernel.
     kernels: BTreeMap<&'static str, u64>,
     complaints: Vec<Complaint>,
     pub(super) status: Status,
     device: Choice,
     most: u64,
-    /// The number after the last of which all before are done.
+    /// The first number that is not yet done. All earlier ones are.
     next: u64,
     behind: Vec<u64>,
 }
@@ -113,7 +113,7 @@ impl Tally {
         }
     }
 
-    /// All cases, or those that have begun at an interrupt.
+    /// Runs all cases. After an interrupt, only those that have started.
     pub(super) fn all(
         &mut self,
         campaign: &Campaign,
@@ -170,7 +170,7 @@ impl Tally {
         }
     }
 
-    /// Takes in what became of a case; one that failed is made smaller where it is part of a campaign.
+    /// Records the verdict of a case. A failing case of a campaign is reduced.
     fn note(
         &mut self,
         number: u64,
@@ -196,7 +196,7 @@ impl Tally {
             _ => line.failed += 1,
         }
         self.status = self.status.and(trouble.status);
-        // Told at once, for the next steps may not end.
+        // Printed immediately, since the next steps may not end.
         let family = generated.family.name;
         writeln!(out, "case {number} ({family}): {}", plain(&trouble.text))?;
         let repeat = self.repeat(generated);
@@ -228,7 +228,7 @@ impl Tally {
         Ok(())
     }
 
-    /// The command that repeats a case.
+    /// Returns the command that repeats a case.
     fn repeat(&self, generated: &GeneratedCase) -> String {
         let choices: Vec<String> = generated.choices.iter().map(u32::to_string).collect();
         format!(
@@ -240,12 +240,12 @@ impl Tally {
         )
     }
 
-    /// How many results were compared.
+    /// Returns the number of compared results.
     pub(super) fn runs(&self) -> usize {
         self.lines.values().map(|line| line.runs).sum()
     }
 
-    /// Why none was.
+    /// Explains why no result was compared.
     pub(super) fn idle(&self, campaign: &Campaign) -> String {
         let sum = |of: fn(&Line) -> u64| self.lines.values().map(of).sum::<u64>();
         let (refused, costly) = (sum(|line| line.refused), sum(|line| line.too_costly));

@@ -23,7 +23,7 @@ fn files_are_replaced_and_nothing_is_left_beside_them() {
     symlink("a.json", &link).unwrap();
     write(&link, "third").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "third");
-    // A link to what is not there makes it.
+    // Writing to a dangling link creates its target.
     let new = folder.path().join("new.json");
     symlink("new.json", folder.path().join("other.json")).unwrap();
     write(&folder.path().join("other.json"), "text").unwrap();

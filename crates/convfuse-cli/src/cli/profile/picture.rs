@@ -1,4 +1,4 @@
-//! A profile as a picture: a bar for each region, with a mark at its least time.
+//! A profile as an SVG image: a bar for each region, with a mark at its least time.
 
 use convfuse_cli::bench::Profile;
 use svg::Document;
@@ -7,20 +7,20 @@ use svg::node::element::{Line, Rectangle, Text};
 use crate::cli::out::plain;
 
 const WIDTH: f64 = 960.0;
-/// Where bars begin, and how long the longest is.
+/// The left edge of the bars, and the length of the longest.
 const LEFT: f64 = 300.0;
 const LONGEST: f64 = 520.0;
-/// Height of a row, and of what is above the first.
+/// The height of a row, and the height above the first row.
 const ROW: f64 = 18.0;
 const TOP: f64 = 56.0;
-/// The longest name that fits beside the bars, in characters.
+/// The length limit of a name beside the bars, in characters.
 const NAME: usize = 42;
 
 // Colours that colour-blind readers can tell apart (Okabe and Ito).
 const BAR: &str = "#56b4e9";
 const LEAST: &str = "#d55e00";
 
-/// The picture, as text.
+/// Renders the image as SVG text.
 pub(super) fn of(profile: &Profile, title: &str) -> String {
     let regions: Vec<_> = profile.regions().collect();
     let times = regions
@@ -91,7 +91,7 @@ pub(super) fn of(profile: &Profile, title: &str) -> String {
     picture.to_string()
 }
 
-/// A name in one line, its end where all of it is too long.
+/// The name in one line. A long name is reduced to its end.
 fn short(name: &str) -> String {
     let name = plain(name);
     match name.chars().count().checked_sub(NAME) {

@@ -1,4 +1,4 @@
-//! Files of tensors, read a part at a time: safetensors and NumPy's `.npy`.
+//! Files of tensors, read in parts: safetensors and NumPy's `.npy`.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,10 +13,10 @@ use serde::Deserialize;
 use crate::cli::failure::Failure;
 use crate::cli::files;
 
-/// The element types that are read and written, from the finest to the coarsest.
+/// The supported element types, from the finest to the coarsest.
 const TYPES: [Dtype; 4] = [Dtype::F64, Dtype::F32, Dtype::F16, Dtype::BF16];
 
-/// The coarser of two of them.
+/// Returns the coarser of two element types.
 pub(in crate::cli) fn coarser(one: Dtype, other: Dtype) -> Dtype {
     let coarser = TYPES
         .into_iter()
@@ -24,7 +24,7 @@ pub(in crate::cli) fn coarser(one: Dtype, other: Dtype) -> Dtype {
     coarser.unwrap_or(one)
 }
 
-/// Those of an array in NumPy's format, and whether it was written in the other byte order.
+/// Parses NumPy's element type. Returns whether it is big-endian, too.
 fn of_numpy(descr: &str) -> Result<(Dtype, bool), String> {
     let refused = || Err(format!("its elements are {descr}, must be f8, f4 or f2"));
     let (is_big, dtype) = match descr.split_at_checked(1) {
@@ -40,7 +40,7 @@ fn of_numpy(descr: &str) -> Result<(Dtype, bool), String> {
     }
 }
 
-/// An element of one of the [`TYPES`].
+/// Decodes an element of one of the [`TYPES`].
 fn value(dtype: Dtype, bytes: &[u8]) -> f64 {
     let two = || [bytes[0], bytes[1]];
     match dtype {
@@ -54,12 +54,12 @@ fn value(dtype: Dtype, bytes: &[u8]) -> f64 {
 /// A tensor in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::cli) struct Entry {
-    /// Its name; that of an array without one is empty.
+    /// The tensor's name; empty for an array without a name.
     pub(in crate::cli) name: String,
     pub(in crate::cli) shape: Vec<usize>,
     pub(in crate::cli) dtype: Dtype,
     start: u64,
-    /// Whether the first byte of an element is the highest.
+    /// Whether elements are big-endian.
     is_big_endian: bool,
     /// Whether the first axis is the innermost one.
     is_fortran: bool,
@@ -76,21 +76,21 @@ pub(in crate::cli) struct TensorFile {
     path: PathBuf,
     file: File,
     pub(in crate::cli) entries: Vec<Entry>,
-    /// All bytes of the tensor in Fortran order that was read last.
+    /// The index and all bytes of the Fortran-order tensor that was read last.
     whole: Option<(usize, Vec<u8>)>,
 }
 
-/// How the first bytes of a file in NumPy's format are.
+/// The first bytes of a file in NumPy's format.
 const NUMPY: &[u8; 6] = b"\x93NUMPY";
 
-/// How those of a zip archive are, such as NumPy's `.npz`.
+/// The first bytes of a zip archive, such as NumPy's `.npz`.
 const ZIP: &[u8; 4] = b"PK\x03\x04";
 
-/// The most bytes that the head of a file may have.
+/// The size limit of a file's header in bytes.
 const MOST_HEAD: u64 = 100 << 20;
 
 impl TensorFile {
-    /// Opens a file, whose head is checked as a whole.
+    /// Opens a file and checks its whole header.
     pub(in crate::cli) fn open(path: &Path) -> Result<TensorFile, Failure> {
         let mut file = files::open(path)?;
         let failed = |error: std::io::Error| Failure::of_file(path, &error);
@@ -121,7 +121,7 @@ impl TensorFile {
         })
     }
 
-    /// Some elements of a tensor, in row-major order.
+    /// Reads a range of a tensor's elements in row-major order.
     pub(in crate::cli) fn read(
         &mut self,
         entry: usize,
@@ -145,7 +145,7 @@ impl TensorFile {
         if !entry.is_fortran {
             return Ok(part(elements)?.chunks_exact(size).map(element).collect());
         }
-        // Neighbours in row-major order lie far apart.
+        // Adjacent elements in row-major order are far apart in the file.
         let whole = match self.whole.take() {
             Some((known, whole)) if known == number => whole,
             _ => part(0..entry.elements())?,
@@ -157,7 +157,7 @@ impl TensorFile {
     }
 }
 
-/// Where the element of this index in row-major order is in Fortran's.
+/// Returns the Fortran-order position of a row-major index.
 fn fortran(shape: &[usize], mut index: usize) -> usize {
     let mut stride: usize = shape.iter().product();
     let mut place = 0;
@@ -169,9 +169,9 @@ fn fortran(shape: &[usize], mut index: usize) -> usize {
     place
 }
 
-/// Bytes of a tensor, if they can be counted.
+/// Bytes of a tensor; `None` if they overflow.
 fn bytes_of(shape: &[usize], dtype: Dtype) -> Option<u64> {
-    // An array has no extents beyond any product of theirs even where one of them is 0.
+    // The product of the other extents must not overflow even if one extent is 0.
     let product = |total: usize, &extent: &usize| total.checked_mul(extent.max(1));
     let bytes = shape.iter().try_fold(dtype.bitsize() / 8, product)?;
     isize::try_from(bytes).ok()?;
@@ -189,7 +189,7 @@ fn head(file: &mut File, head_len: u64, left: u64) -> Result<String, String> {
 
 fn safetensors(file: &mut File, head_len: u64, len: u64) -> Result<Vec<Entry>, String> {
     let text = head(file, head_len, len - 8)?;
-    // Tensors lie one after the other, each with the bytes of its shape, or this fails.
+    // Fails unless the tensors are contiguous and their sizes match their shapes.
     let metadata: Metadata = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let data = 8 + head_len;
     if metadata.data_len() as u64 != len - data {
@@ -218,7 +218,7 @@ fn safetensors(file: &mut File, head_len: u64, len: u64) -> Result<Vec<Entry>, S
     metadata.offset_keys().into_iter().map(entry).collect()
 }
 
-/// The head of a file in NumPy's format.
+/// The header of a file in NumPy's format.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NumpyHead {
@@ -228,8 +228,8 @@ struct NumpyHead {
 }
 
 impl NumpyHead {
-    /// Reads a dictionary in Python's notation, which is JSON but for quotes, tuples, booleans and last
-    /// commas.
+    /// Parses a dictionary in Python's notation. It differs from JSON in quotes, tuples, booleans and
+    /// trailing commas.
     fn of_text(text: &str) -> Result<NumpyHead, String> {
         if text.contains('[') {
             let text = "has a list in its head: elements must be f8, f4 or f2, the shape a tuple";

@@ -1,22 +1,22 @@
-//! The sums of a convolution: of each output element in the order of channels and taps, those outside the
-//! input left out.
+//! The sums of a convolution. Each output element sums channels and taps in order, without the taps outside
+//! of the input.
 
 use ndarray::{Array5, ArrayD, ArrayView5};
 use op_spec::ConvProblem;
 use rayon::prelude::*;
 
-/// What is added up.
+/// The terms of the sums.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Terms {
     Products,
-    /// Their magnitudes, and the bias's.
+    /// The magnitudes of products and bias.
     Magnitudes,
 }
 
-/// Filters that are done side by side.
+/// The number of filters computed side by side.
 const LANES: usize = 16;
 
-/// As few filters as are worth it.
+/// The least number of filters that is worth computing side by side.
 const FEWEST: usize = 6;
 
 /// A convolution of padded volumes.
@@ -50,7 +50,7 @@ fn sums<const MAGNITUDES: bool>(
     let (filters, plane) = (problem.k_per_group(), z * p * q);
     let sample = problem.c_per_group() * problem.input.iter().product::<usize>();
     let side_by_side = if filters < FEWEST { 1 } else { LANES };
-    // A task for some filters of a group, on one sample.
+    // One task per range of filters of a group, on one sample.
     let of_groups = y.as_slice_mut().expect("a new array is contiguous");
     of_groups
         .par_chunks_mut(filters * plane)
@@ -77,8 +77,8 @@ pub(in super::super) fn term<const MAGNITUDES: bool>(weight: f64, x: f64) -> f64
     if MAGNITUDES { product.abs() } else { product }
 }
 
-/// The output of one filter. What every element of the filter contributes is added to some rows, which stay
-/// in the cache.
+/// Computes the output of one filter. Each filter element adds its products to some rows, which stay in the
+/// cache.
 fn by_rows<const MAGNITUDES: bool>(
     y: &mut [f64],
     problem: &ConvProblem<3>,
@@ -117,7 +117,7 @@ fn by_rows<const MAGNITUDES: bool>(
     }
 }
 
-/// `row[q] += weight * input_row[q * stride - padding + s * dilation]` wherever that is inside.
+/// Computes `row[q] += weight * input_row[q * stride - padding + s * dilation]` for all positions inside.
 fn add_tap<const MAGNITUDES: bool>(
     row: &mut [f64],
     input_row: &[f64],
@@ -127,14 +127,14 @@ fn add_tap<const MAGNITUDES: bool>(
 ) {
     let (stride, padding) = (problem.stride[2], problem.padding[2]);
     let offset = s * problem.dilation[2];
-    // The first output whose input is not left of the row, and that input.
+    // The first output position whose input position is not left of the row, and that input position.
     let first = padding.saturating_sub(offset).div_ceil(stride);
     let start = first * stride + offset - padding.min(first * stride + offset);
     let (Some(outputs), Some(inputs)) = (row.get_mut(first..), input_row.get(start..)) else {
         return;
     };
     if stride == 1 {
-        // The same as below, in a form that becomes vector instructions.
+        // The same as below, in a form that the compiler vectorizes.
         for (y, x) in outputs.iter_mut().zip(inputs) {
             *y += term::<MAGNITUDES>(weight, *x);
         }
@@ -145,8 +145,8 @@ fn add_tap<const MAGNITUDES: bool>(
     }
 }
 
-/// The output of up to [`LANES`] filters, element by element: the same sums as [`by_rows`], in the same
-/// order, which become vector instructions where rows are short.
+/// Computes the output of up to [`LANES`] filters, element by element: the same sums as [`by_rows`] in the
+/// same order. The compiler vectorizes this form even for short rows.
 fn by_filters<const MAGNITUDES: bool>(
     y: &mut [f64],
     problem: &ConvProblem<3>,
@@ -163,14 +163,14 @@ fn by_filters<const MAGNITUDES: bool>(
     for (k, value) in bias_of[..filters].iter_mut().enumerate() {
         *value = bias(k);
     }
-    // Each element of the filters beside each other.
+    // The filters interleaved by element.
     let mut beside = vec![[0.0; LANES]; problem.reduction()];
     for (k, weight) in weight.chunks_exact(problem.reduction()).enumerate() {
         for (beside, &weight) in beside.iter_mut().zip(weight) {
             beside[k] = weight;
         }
     }
-    // Of the taps that are inside for an output, which they are and where in a channel they read.
+    // For the taps inside the input for one output: the tap's index, and its offset within a channel.
     let mut inside = Vec::with_capacity(t_len * r_len * s_len);
     for output in 0..plane {
         let position = |axis, output, tap| input_position(problem, axis, output, tap);
@@ -206,7 +206,7 @@ fn by_filters<const MAGNITUDES: bool>(
     }
 }
 
-/// Where tap `tap` of output position `output` reads, if that is inside the input.
+/// The input position of tap `tap` for output position `output`, if it is inside the input.
 fn input_position(
     problem: &ConvProblem<3>,
     axis: usize,
@@ -238,7 +238,7 @@ mod tests {
                 signed(1, &[2, 6, 5, 7, 9]),
                 signed(2, &[38, 6 / groups, 2, 3, 2]),
             );
-            // Outside the input nothing is multiplied.
+            // A product outside of the input would give NaN.
             x[[1, 2, 3, 4, 5]] = f32::INFINITY;
             let spec = Conv3dSpec::default()
                 .stride(stride)

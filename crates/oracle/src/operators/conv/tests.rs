@@ -6,14 +6,14 @@ use super::*;
 use crate::Bounded;
 use crate::data::signed;
 
-/// Whether all of these values are within the tolerance of those that are wanted.
+/// Whether all values are within the tolerance of the wanted ones.
 fn allowed(wanted: &Bounded, got: &ArrayD<f64>) -> bool {
     let mut pairs = got.iter().zip(&wanted.values).zip(&wanted.tolerance);
     pairs.all(|((got, want), t)| (got - want).abs() <= *t)
 }
 
-/// A sum of 72 products, of factors rounded to this many bits, and whether the precision's tolerance allows
-/// for it.
+/// Whether the precision's tolerance allows for a sum of 72 products, with factors rounded to this number of
+/// bits.
 fn allows(precision: &Precision, bits: i32) -> bool {
     let shape = [1, 8, 20, 20];
     let (x, weight) = (signed(3, &shape), signed(4, &[16, 8, 3, 3]));
@@ -41,7 +41,7 @@ fn factors_of_fewer_bits_than_fast_products_have_are_noticed() {
     assert!(allows(&Precision::F32, 24) && !allows(&Precision::F32, 16));
 }
 
-/// A sum as tensor cores add 16 products to one at a time: each addend and the result are cut off, see
+/// A sum as tensor cores compute it, 16 products at a time: they truncate each addend and the result, see
 /// `cuda_std::mma`.
 fn cut_off(products: &[f64]) -> f64 {
     let cut = |v: f64, largest: f64, bits: i32| {
@@ -56,8 +56,8 @@ fn cut_off(products: &[f64]) -> f64 {
     })
 }
 
-/// The largest share of the tolerance that the errors of tensor cores take, in sums of `terms` products; and
-/// the same if they cut off ten times as much.
+/// The largest share of the tolerance that truncation by tensor cores uses, in sums of `terms` products; and
+/// the share for ten times the largest truncation error.
 fn used_by_cutting(precision: &Precision, terms: usize) -> (f64, f64) {
     let shape = [1, terms, 40, 50];
     let (x, weight) = (signed(3, &shape), signed(4, &[1, terms, 1, 1]));
@@ -88,8 +88,8 @@ fn what_tensor_cores_cut_off_of_short_sums_is_allowed_and_ten_times_that_is_not(
             assert!(of_ten_times > 1.0, "{terms} terms: {of_ten_times}");
         }
     }
-    // All that the addends of one instruction may lose is allowed of 16 terms, with what is left out of their
-    // products.
+    // A sum of 16 terms may lose as much as one instruction truncates, in addition to the omitted products
+    // of the split.
     let of_one = |precision: &Precision| used_by_cutting(precision, 16).1 / 10.0;
     assert!(of_one(&Precision::BF16X3) < 0.8 && of_one(&Precision::F32) > 1.0);
 }
@@ -119,8 +119,7 @@ fn a_bias_is_no_factor() {
 
 #[test]
 fn what_is_far_below_its_samples_or_filters_largest_lacks_a_part_of_that() {
-    // The second channel is 2^14 times smaller, and has weights that make up for it; both are multiples of
-    // `least`.
+    // The second channel is 2^14 times smaller, with weights that compensate.
     let shape = [1, 2, 6, 6];
     let far = f32::exp2(-14.0);
     let (mut x, mut weight) = (signed(3, &shape), signed(4, &[3, 2, 3, 3]));
@@ -146,7 +145,8 @@ fn what_is_far_below_its_samples_or_filters_largest_lacks_a_part_of_that() {
 
 #[test]
 fn inputs_that_no_power_of_two_brings_into_range_lack_what_is_below_it() {
-    // As the kernel of one launch has them: times 2^100, and rounded to multiples of f16's least number.
+    // As in the single-launch kernel: multiplied by 2^100, and rounded to multiples of the smallest f16
+    // number.
     let spec = Conv2dSpec::default();
     let wide = signed(4, &[16, 8, 3, 3]).mapv(f64::from);
     let problem = spec.problem(&[1, 8, 20, 20], wide.shape(), None).unwrap();
@@ -176,7 +176,7 @@ fn factors_lack_what_is_little_beside_the_largest_of_their_own_sample_or_filter(
         values
     };
     let mut x = with_large(signed(3, &[2, 4, 6, 5]));
-    // What the filter's meets in the first sample.
+    // The factors of the filter's large value in the first sample.
     x.index_axis_mut(Axis(0), 0)
         .index_axis_mut(Axis(0), 3)
         .fill(0.0);
@@ -187,7 +187,7 @@ fn factors_lack_what_is_little_beside_the_largest_of_their_own_sample_or_filter(
     let wanted = Bounded::exact(x.view()).through(&layer, &[&wide_weight], &Precision::TF32);
     let allows =
         |x: &ArrayD<f64>, weight: &ArrayD<f64>| allowed(&wanted, &problem.reference(x, &[weight]));
-    // The small values of one sample or filter, off by this many times what they lack.
+    // Adds a multiple of the permitted error to the small values of one sample or filter.
     let off = |values: &ArrayD<f64>, which: usize, times: f64| {
         let mut values = values.clone();
         let small = values.index_axis_mut(Axis(0), which);
@@ -240,7 +240,7 @@ fn pads_worked_by_hand() {
         let y = problem.reference(&x, &[&weight]);
         assert_eq!(y.as_slice(), Some(&wanted[..]), "{}", padding_mode.name());
     }
-    // Of an even number of elements, the odd one is at the end.
+    // With an even filter, the odd padding element is at the end.
     let weight = array![[[10.0, 1.0]]].into_dyn();
     let spec = Conv1dSpec::default().padding(Padding::Same);
     let problem = spec.problem(x.shape(), weight.shape(), None).unwrap();

@@ -6,7 +6,7 @@ use op_spec::{ClampSpec, PointwiseSpec};
 use crate::cases::{cases, rows};
 use crate::{Case, Cases};
 
-/// What any function may get wrong.
+/// Cases for every function.
 const ANY: &str = "
     one_value 1x1
     empty 0x3
@@ -75,14 +75,14 @@ pub(crate) const CASES: &[Cases] = &[
         more: vec![nan_value(Layer::maximum(f64::NAN))]),
 ];
 
-/// A clamp whose upper bound is NaN, or the lower one beside an upper one.
+/// A clamp with a NaN upper bound, or with a NaN lower bound next to an upper one.
 fn nan_bound(name: &str, max: Option<f64>) -> Case {
     let (min, max) = max.map_or((None, Some(f64::NAN)), |max| (Some(f64::NAN), Some(max)));
     let layer = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(min, max)));
     Case::of_layer(&format!("clamp/{name}"), layer, &[1, 101]).expect("a chain")
 }
 
-/// An operation with a value that is NaN.
+/// An operation with a NaN value.
 fn nan_value(layer: Layer) -> Case {
     let name = format!("{}/nan_value", layer.operator());
     Case::of_layer(&name, layer, &[1, 101]).expect("a chain")

@@ -65,7 +65,8 @@ pub(in super::super) const AVG_POOL3D: Cases = cases!(
         head 2x64x2x7x7 kernel_size=[2,7,7]"
 );
 
-// `parts` are two parts and a third of an element; planes are vectors, or are not.
+// The planes of the `parts` cases span several parts, the last one partial. Lengths are multiples of a
+// vector or not.
 pub(in super::super) const ADAPTIVE_AVG_POOL2D: Cases = cases!(
     "adaptive_avg_pool2d", "output_size=1",
     smoke: "plain 2x3x8x12",
