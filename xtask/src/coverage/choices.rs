@@ -55,7 +55,7 @@ fn position(span: Span) -> Position {
     (span.start().line as u64, span.start().column as u64 + 1)
 }
 
-/// The tokens of a block without those of nested groups. Punctuation of [`PAIRS`] is one token.
+/// The tokens of a block without those of nested groups. Punctuation of `PAIRS` is one token.
 fn tokens(stream: TokenStream) -> Vec<Token> {
     const PAIRS: [&str; 9] = ["&&", "||", "::", "=>", "==", "!=", "<=", ">=", "->"];
     let mut tokens: Vec<Token> = Vec::new();
