@@ -100,7 +100,7 @@ const MAX_HALO_K_VECTORS: u32 = 4096;
 /// The by-value argument of the implicit GEMM's kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GemmGeometry {
+pub struct ImplicitGemmGeometry {
     /// The convolution.
     pub conv: ConvGeometry,
     /// Channels of a pixel in a K-vector: 8, 4, 2 or 1.
@@ -216,7 +216,7 @@ pub struct GemmGeometry {
     pub shuffle: PixelShuffle,
 }
 
-impl GemmGeometry {
+impl ImplicitGemmGeometry {
     /// Tiles of the pixels of a sample.
     #[must_use]
     pub const fn pixel_tiles(&self) -> u32 {

@@ -4,7 +4,7 @@
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::Residency;
 use launch_config::implicit_gemm::{
-    EpilogueKind, GemmConfig, GemmGeometry, KVectorStrides, Loader, OperandFormat, W64N128,
+    EpilogueKind, GemmConfig, ImplicitGemmGeometry, KVectorStrides, Loader, OperandFormat, W64N128,
     WARP_SPECIALIZED,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
@@ -201,7 +201,7 @@ fn nothing_that_decides_about_bits_changes() {
             assert_eq!(with_nhwc_tile.split_k, reformatted.split_k);
             // The MMA steps and their order are the same: the slices of the filter change after the same
             // number of planes.
-            let slice_planes = |g: &GemmGeometry| match g.depth_k_blocks {
+            let slice_planes = |g: &ImplicitGemmGeometry| match g.depth_k_blocks {
                 0..=1 => 0,
                 _ => g.slice_planes,
             };
@@ -211,7 +211,7 @@ fn nothing_that_decides_about_bits_changes() {
                 to.k_blocks * to.k_block_planes,
                 from.k_blocks * from.k_block_planes
             );
-            let same = GemmGeometry {
+            let same = ImplicitGemmGeometry {
                 k_vectors: from.k_vectors,
                 planes: from.planes,
                 k_block_planes: from.k_block_planes,

@@ -1,7 +1,7 @@
 //! Configs of the implicit GEMM without a norm.
 
 use launch_config::implicit_gemm::{
-    EpilogueKind, GemmConfig, GemmGeometry, M32N128, OperandFormat, WARP_SPECIALIZED,
+    EpilogueKind, GemmConfig, ImplicitGemmGeometry, M32N128, OperandFormat, WARP_SPECIALIZED,
 };
 use op_spec::Conv3dSpec;
 
@@ -28,7 +28,7 @@ fn convolutions_alone_take_tiles_that_end_results() {
                 let any =
                     GemmConfig::with_tile(&geometry, None, format, &device, without_norm.tile);
                 let any = any.expect("a tile");
-                let stored = GemmGeometry {
+                let stored = ImplicitGemmGeometry {
                     epilogue: STORE,
                     ..any.geometry
                 };

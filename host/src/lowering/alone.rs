@@ -3,14 +3,14 @@
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::conv_nhwc::ConvNhwcGeometry;
-use launch_config::gemm::{FilterOrder, Gemm as PlainGemm};
+use launch_config::gemm::{FilterOrder, Gemm};
 use launch_config::implicit_gemm::GemmConfig;
 use op_spec::Layout;
 
 use super::epilogue::{Plan, channels_last_launches};
 use super::region::Region;
 use crate::device::DType;
-use crate::operators::implicit_gemm::Gemm;
+use crate::operators::implicit_gemm::ImplicitGemm;
 
 /// Returns an implicit GEMM without a norm. `strides` are the strides of an input that is not dense NCHW. The
 /// GEMM writes `output` if it can.
@@ -19,21 +19,21 @@ pub(super) fn gemm_alone(
     conv: &ConvGeometry,
     strides: Option<[i64; 5]>,
     output: Layout,
-) -> Result<Gemm, Refusal> {
+) -> Result<ImplicitGemm, Refusal> {
     let (dtype, properties) = (region.of.dtype, region.of.properties);
     let options = region.of.options.fused();
     let in_nhwc = match output {
-        Layout::Nhwc => Gemm::in_nhwc(conv, dtype, properties, options, strides).ok(),
+        Layout::Nhwc => ImplicitGemm::in_nhwc(conv, dtype, properties, options, strides).ok(),
         Layout::Nchw => None,
     };
     match in_nhwc {
         Some(gemm) => Ok(gemm),
-        None => Gemm::without_norm(conv, dtype, properties, options, strides, output),
+        None => ImplicitGemm::without_norm(conv, dtype, properties, options, strides, output),
     }
 }
 
 /// Whether an implicit GEMM has enough multiply-adds to pay for its input's layout.
-pub(super) fn pays_for_layout(gemm: &Gemm) -> bool {
+pub(super) fn pays_for_layout(gemm: &ImplicitGemm) -> bool {
     gemm.is_one_sample() || GemmConfig::pays(gemm.conv())
 }
 
@@ -42,7 +42,7 @@ pub(super) fn matrix_product(
     region: &Region<'_>,
     conv: &ConvGeometry,
     reads: (bool, bool),
-) -> Result<PlainGemm, Refusal> {
+) -> Result<Gemm, Refusal> {
     let of = region.of;
     if !region.may_be_nhwc()
         || of.dtype == DType::F32
@@ -52,7 +52,7 @@ pub(super) fn matrix_product(
         return Err(Refusal::Needs("16 bits, dense NHWC, and warpgroup MMA"));
     }
     let properties = of.properties;
-    PlainGemm::new(
+    Gemm::new(
         conv,
         reads,
         properties.multiprocessors,
@@ -75,7 +75,7 @@ pub(super) fn few_filters(
 }
 
 /// Whether the GEMM has one tap, and a launch pads its channels.
-pub(super) fn pads_one_tap(gemm: &PlainGemm) -> bool {
+pub(super) fn pads_one_tap(gemm: &Gemm) -> bool {
     gemm.few_channels.is_some() && gemm.filters == FilterOrder::OneTap
 }
 

@@ -4,7 +4,7 @@ use launch_config::KernelGeometry;
 use std::fmt;
 
 use crate::operators::conv_transpose::Transposed;
-use crate::operators::implicit_gemm::Gemm;
+use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 use crate::spec::{ConvProblem, GroupNormProblem};
@@ -13,7 +13,7 @@ use launch_config::conv::ConvGeometry;
 use launch_config::conv_nhwc::ConvNhwcGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
-use launch_config::gemm::Gemm as PlainGemm;
+use launch_config::gemm::Gemm;
 use launch_config::norm::NormGeometry;
 
 /// The producer of a region's values.
@@ -28,9 +28,9 @@ pub(super) enum Producer {
     /// One kernel for the whole region, as in problem 79.
     OneLaunch3d(OneLaunch3d),
     /// A convolution from NHWC to NHWC as a matrix product of its windows on tensor cores.
-    Gemm(PlainGemm),
+    Gemm(Gemm),
     /// A convolution as an implicit GEMM on tensor cores.
-    ImplicitGemm(Gemm),
+    ImplicitGemm(ImplicitGemm),
     /// A depthwise convolution on FMA units.
     Depthwise(DepthwiseGeometry),
     /// A depthwise convolution of a channels-last tensor.

@@ -21,7 +21,7 @@ use super::producer::conv_geometry;
 use super::region::Region;
 use crate::device::DType;
 use crate::operators::conv_transpose::Transposed;
-use crate::operators::implicit_gemm::Gemm;
+use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::reduction::Steps;
 
 /// The rows and columns of the windows into which a reduction over space is divided.
@@ -266,7 +266,7 @@ pub(super) fn convolution(
     region: &Region<'_>,
     conv: &ConvProblem<3>,
     epilogue: &Epilogue,
-) -> Result<(Gemm, Store), Refusal> {
+) -> Result<(ImplicitGemm, Store), Refusal> {
     let target = Target::of(epilogue, region.axes())?;
     let store = store(region, epilogue)?;
     let (dtype, properties) = (region.of.dtype, region.of.properties);
@@ -287,7 +287,7 @@ pub(super) fn convolution(
         (tiling.reduced, PixelShuffle::NONE),
         region.of.options.fused(),
     );
-    let gemm = Gemm::reduced(&conv, of, dtype, properties, options, None)?;
+    let gemm = ImplicitGemm::reduced(&conv, of, dtype, properties, options, None)?;
     match gemm.stores(&store.list, dtype) {
         true => Ok((gemm, store.reduced_by(tiling.further))),
         false => Err(LIST),
@@ -317,7 +317,7 @@ pub(super) fn transposed(
         return Err(Refusal::Needs("groups of several channels"));
     }
     let (of, options) = ((tiling.reduced, class.shuffle), region.of.options.fused());
-    let gemm = Gemm::reduced(&conv, of, dtype, properties, options, None)?;
+    let gemm = ImplicitGemm::reduced(&conv, of, dtype, properties, options, None)?;
     let outputs = (store.epilogue, store.list);
     let transposed = Transposed::reduced(problem, &class, gemm, (outputs, dtype)).ok_or(LIST)?;
     Ok((transposed, store.reduced_by(tiling.further)))

@@ -21,7 +21,7 @@ use super::reduced;
 use super::region::Region;
 use super::transposed::transposed;
 use crate::operators::fused::{RowMoments, gemm};
-use crate::operators::implicit_gemm::Gemm as ImplicitGemm;
+use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 

@@ -15,7 +15,7 @@ use super::producer::conv_geometry;
 use super::reduced::LIST;
 use super::region::Region;
 use crate::operators::conv_transpose::{ClassKernels, Transposed};
-use crate::operators::implicit_gemm::Gemm;
+use crate::operators::implicit_gemm::ImplicitGemm;
 
 /// Returns the kernels of a transposed convolution. The convolution of each class runs by depthwise kernels
 /// where it is depthwise, else by an implicit GEMM where that pays, else by direct kernels; rows of the table
@@ -44,7 +44,7 @@ pub(super) fn transposed(
     ];
     candidates.dedup();
     for (strides, output) in candidates {
-        let choose = |conv: &ConvProblem<3>, is_reformatted: &dyn Fn(&Gemm) -> bool| {
+        let choose = |conv: &ConvProblem<3>, is_reformatted: &dyn Fn(&ImplicitGemm) -> bool| {
             class_kernels(region, conv, is_reformatted, (strides, output), &store.1)
         };
         if let Some(transposed) = Transposed::new(problem, store, choose)? {
@@ -78,7 +78,8 @@ fn shuffled(
         let conv = conv_geometry(&class.convolution).ok()?;
         DepthwiseGeometry::check(&conv).is_err().then_some(())?;
         let gemm =
-            Gemm::shuffled(&conv, class.shuffle, dtype, properties, options, strides).ok()?;
+            ImplicitGemm::shuffled(&conv, class.shuffle, dtype, properties, options, strides)
+                .ok()?;
         pays.set(pays.get() || pays_for_layout(&gemm));
         Some(gemm)
     };
@@ -92,7 +93,7 @@ fn shuffled(
 fn class_kernels(
     region: &Region<'_>,
     conv: &ConvProblem<3>,
-    is_reformatted: &dyn Fn(&Gemm) -> bool,
+    is_reformatted: &dyn Fn(&ImplicitGemm) -> bool,
     (strides, output): (Option<[i64; 5]>, Layout),
     list: &OperandList,
 ) -> Result<ClassKernels, Refusal> {

@@ -21,7 +21,7 @@ use super::fused::{
 };
 use crate::device::{DType, Order};
 use crate::error::Result;
-use crate::operators::implicit_gemm::Gemm;
+use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{ConvProblem, ConvTransposeProblem};
 
@@ -32,7 +32,7 @@ use crate::spec::{ConvProblem, ConvTransposeProblem};
     reason = "there are at most eight for a layer"
 )]
 pub(crate) enum ClassKernels {
-    ImplicitGemm(Gemm),
+    ImplicitGemm(ImplicitGemm),
     Depthwise(DepthwiseGeometry),
     /// A depthwise convolution of channels-last tensors.
     DepthwiseNhwc(NhwcKernel),
@@ -75,7 +75,7 @@ struct PlannedClass {
 }
 
 /// Returns the first class that already reformats the input as this implicit GEMM needs it.
-fn reformatted_by(classes: &[PlannedClass], gemm: &Gemm) -> Option<usize> {
+fn reformatted_by(classes: &[PlannedClass], gemm: &ImplicitGemm) -> Option<usize> {
     let reformats = |planned: &&PlannedClass| match &planned.kernels {
         ClassKernels::ImplicitGemm(first) => gemm.reformats_as(first),
         _ => false,
@@ -111,14 +111,17 @@ impl Transposed {
     pub(crate) fn new(
         problem: &ConvTransposeProblem<3>,
         store: (Epilogue, OperandList),
-        choose: impl Fn(&ConvProblem<3>, &dyn Fn(&Gemm) -> bool) -> Result<ClassKernels, Refusal>,
+        choose: impl Fn(
+            &ConvProblem<3>,
+            &dyn Fn(&ImplicitGemm) -> bool,
+        ) -> Result<ClassKernels, Refusal>,
     ) -> Result<Option<Self>, Refusal> {
         let limit = |_| Refusal::Needs("planes, filters and steps that are indexed with 32 bits");
         let geometry = problem.geometry().map_err(limit)?;
         let mut classes: Vec<PlannedClass> = Vec::new();
         for class in geometry.classes() {
             let convolution = class.convolution(&geometry, problem).map_err(limit)?;
-            let is_reformatted = |gemm: &Gemm| reformatted_by(&classes, gemm).is_some();
+            let is_reformatted = |gemm: &ImplicitGemm| reformatted_by(&classes, gemm).is_some();
             let kernels = choose(&convolution, &is_reformatted)?;
             classes.push(PlannedClass {
                 number: class.number,
@@ -147,7 +150,7 @@ impl Transposed {
     pub(crate) fn shuffled(
         problem: &ConvTransposeProblem<3>,
         store: (Epilogue, OperandList),
-        choose: impl Fn(&ShuffledClass) -> Option<Gemm>,
+        choose: impl Fn(&ShuffledClass) -> Option<ImplicitGemm>,
     ) -> Option<Self> {
         let geometry = problem.geometry().ok()?;
         let mut classes = Vec::new();
@@ -178,7 +181,7 @@ impl Transposed {
     pub(crate) fn reduced(
         problem: &ConvTransposeProblem<3>,
         class: &ShuffledClass,
-        gemm: Gemm,
+        gemm: ImplicitGemm,
         (store, dtype): ((Epilogue, OperandList), DType),
     ) -> Option<Self> {
         let [reads, writes] = [gemm.reads(), gemm.writes()];

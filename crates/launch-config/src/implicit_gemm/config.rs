@@ -4,7 +4,7 @@ use super::k_blocks::MAX_K_BLOCK_K_VECTORS;
 use super::pixels::{choose_pixels, reach};
 use super::reformatted::k_vector_channels;
 use super::{
-    BLOCK_THREADS, EpilogueKind, FilterLoader, GemmGeometry, GemmTile, K_VECTOR_VALUES,
+    BLOCK_THREADS, EpilogueKind, FilterLoader, GemmTile, ImplicitGemmGeometry, K_VECTOR_VALUES,
     KVectorStrides, MmaOperands, OperandFormat, PixelShuffle, Prescale, SCANNED_ELEMENTS,
     SPREAD_THREADS, StagedTiles, WARP_SPECIALIZED, sm80, sm90,
 };
@@ -58,7 +58,7 @@ impl GemmDevice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GemmConfig {
     /// The kernels' by-value argument.
-    pub geometry: GemmGeometry,
+    pub geometry: ImplicitGemmGeometry,
     /// The tile.
     pub tile: GemmTile,
     /// How values become operands.
@@ -342,7 +342,7 @@ impl<'a> ReformattedInput<'a> {
         let sample = u64::from(conv.input_channels()) * u64::from(conv.input_pixels());
         let k_vector_columns = K_VECTOR_VALUES / self.k_vector_channels;
         let column_taps = conv.s.div_ceil(k_vector_columns);
-        let mut geometry = GemmGeometry {
+        let mut geometry = ImplicitGemmGeometry {
             conv,
             k_vector_channels: self.k_vector_channels,
             k_vector_columns,

@@ -1,7 +1,8 @@
 //! K blocks: the planes of channels that a block has in shared memory at a time.
 
 use super::{
-    GemmGeometry, K_VECTOR_BYTES, MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, MmaOperands, OperandFormat,
+    ImplicitGemmGeometry, K_VECTOR_BYTES, MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, MmaOperands,
+    OperandFormat,
 };
 
 /// Most K-vectors of a filter in one K block.
@@ -14,7 +15,7 @@ const K_BLOCK_BYTES: u32 = 16 * 1024;
 /// The same for warpgroups with split values: a multiprocessor has room for two such blocks.
 const SPLIT_WARPGROUP_K_BLOCK_BYTES: u32 = 32 * 1024;
 
-impl GemmGeometry {
+impl ImplicitGemmGeometry {
     /// Divides the channels into K blocks of equal size, as large as their limit allows, with an even number
     /// of K-vectors where possible.
     pub(super) fn choose_k_blocks(&mut self, format: OperandFormat) {

@@ -1,6 +1,6 @@
 //! The map of shared memory of a block of the implicit GEMM.
 
-use super::{GemmGeometry, GemmTile, K_VECTOR_BYTES, sm80};
+use super::{GemmTile, ImplicitGemmGeometry, K_VECTOR_BYTES, sm80};
 use crate::norm::COUNTED_ELEMENTS;
 
 /// Floats of padding behind each row of results in shared memory: eight banks, so that four rows of two
@@ -47,7 +47,7 @@ pub const PLACE_BITS: u32 = 10;
 /// The packed coordinates of an unused pixel, larger than any in a tile.
 pub const OUTSIDE: u32 = 511 | 511 << PLACE_BITS | 511 << (2 * PLACE_BITS);
 
-impl GemmGeometry {
+impl ImplicitGemmGeometry {
     /// The map of a block's shared memory, in bytes.
     #[must_use]
     pub const fn layout(&self, tile: GemmTile, parts: u32) -> Layout {

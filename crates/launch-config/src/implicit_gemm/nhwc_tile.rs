@@ -17,7 +17,7 @@
 use super::sm90::block::{MIN_FILTER_STAGES, TARGET_BYTES};
 use super::tile::INSTRUCTION_PIXELS;
 use super::{
-    GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, KVectorStrides,
+    GemmConfig, GemmDevice, ImplicitGemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, KVectorStrides,
     MAX_HALO_K_VECTORS, MMA_STEP_K_VECTORS, StagedTiles, WARP_SPECIALIZED,
 };
 
@@ -33,7 +33,7 @@ const MAX_WHOLE_STRIPS: u32 = 2;
 /// The K-vectors of the longest span.
 const LONG_SPAN: u32 = 4;
 
-impl GemmGeometry {
+impl ImplicitGemmGeometry {
     /// Whether the halo tile is NHWC, loaded in boxes.
     #[must_use]
     #[inline(always)]
@@ -282,7 +282,7 @@ impl GemmConfig {
             return None;
         }
         let with_nhwc_tile = |planes| {
-            let k_vectors = GemmGeometry {
+            let k_vectors = ImplicitGemmGeometry {
                 k_vectors: k_vectors(planes)?,
                 ..*g
             };

@@ -19,7 +19,7 @@
 
 use super::tile::{INSTRUCTION_PIXELS, MMA_BATCH_STEPS};
 use super::{
-    ASSUMED_BATCH, GemmDevice, GemmGeometry, GemmTile, K_VECTOR_BYTES, K_VECTOR_WORDS,
+    ASSUMED_BATCH, GemmDevice, GemmTile, ImplicitGemmGeometry, K_VECTOR_BYTES, K_VECTOR_WORDS,
     MAX_HALO_K_VECTORS, MMA_STEP_K_VECTORS, MmaOperands, OperandFormat, WARP_SPECIALIZED,
     WARP_THREADS,
 };
@@ -28,7 +28,7 @@ use super::{
 /// a pool, extents are whole windows. For warp-specialized tiles, the work is the time of the usual batch on
 /// the device, in whole rounds, for values in `format`.
 pub(super) fn choose_pixels(
-    g: &mut GemmGeometry,
+    g: &mut ImplicitGemmGeometry,
     tile: GemmTile,
     format: OperandFormat,
     device: &GemmDevice,
@@ -107,7 +107,7 @@ fn product<const N: usize>(extents: [u32; N]) -> Option<u32> {
         .try_fold(1, |all: u32, extent| all.checked_mul(extent))
 }
 
-impl GemmGeometry {
+impl ImplicitGemmGeometry {
     /// Geometries with tiles of `h` rows and `w` columns, in both layouts. Tiles are as deep as possible:
     /// fewer slices are never better.
     fn candidates(&self, h: u32, w: u32, tile: GemmTile) -> [Option<Self>; 2] {

@@ -6,7 +6,9 @@
 //! a window of its stride's extents in neighbouring filters.
 
 use super::tile::INSTRUCTION_PIXELS;
-use super::{EpilogueKind, GemmConfig, GemmDevice, GemmGeometry, OperandFormat, PixelShuffle};
+use super::{
+    EpilogueKind, GemmConfig, GemmDevice, ImplicitGemmGeometry, OperandFormat, PixelShuffle,
+};
 use crate::Refusal;
 use crate::conv::ConvGeometry;
 use crate::mode::mode;
@@ -134,7 +136,7 @@ impl GemmConfig {
     }
 }
 
-impl GemmGeometry {
+impl ImplicitGemmGeometry {
     /// Returns the largest power of two of slices, at most `deepest`, with which a row of windows in `strips`
     /// strips fits [`REDUCED_PIXELS`], if there is one.
     pub(super) fn slices_of_windows(&self, strips: u32, deepest: u32) -> Option<u32> {

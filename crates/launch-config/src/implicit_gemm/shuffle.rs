@@ -4,7 +4,9 @@
 //! even and one for odd columns of the output (`conv_transpose::shuffled`). Its warp-specialized tiles store
 //! results of neighbouring filters as neighbouring columns, so that memory is written once, in order.
 
-use super::{EpilogueKind, GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, OperandFormat};
+use super::{
+    EpilogueKind, GemmConfig, GemmDevice, ImplicitGemmGeometry, K_VECTOR_BYTES, OperandFormat,
+};
 use crate::Refusal;
 use crate::conv::ConvGeometry;
 
@@ -162,7 +164,7 @@ impl GemmConfig {
         }
         let takes = |config: &Self| config.tile.is_warp_specialized() && config.suits(device);
         let config = Self::of_tiles(conv, results, format, device, batch, takes)?;
-        let geometry = GemmGeometry {
+        let geometry = ImplicitGemmGeometry {
             shuffle,
             ..config.geometry
         };
@@ -170,7 +172,7 @@ impl GemmConfig {
     }
 }
 
-impl GemmGeometry {
+impl ImplicitGemmGeometry {
     /// Checks whether the pixels of each vector of shuffled results, at most [`VECTOR_PIXELS`], are in one
     /// row of a tile. Rows of the output are whole vectors here.
     pub(super) const fn has_rows_of_vectors(&self) -> bool {

@@ -31,7 +31,7 @@ pub use tiles::{W64N128, WARP_SPECIALIZED};
 
 use super::costs::COPIED_PER_CYCLE;
 use super::{
-    GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_BATCH_STEPS,
+    GemmConfig, GemmDevice, ImplicitGemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_BATCH_STEPS,
     MMA_STEP_K_VECTORS, OperandFormat,
 };
 use crate::clusters::at_once;
@@ -69,7 +69,7 @@ const WRITTEN_PER_CYCLE: u64 = 13;
 /// loaded for half as many filters.
 const ONE_TILE_COST: u64 = 115;
 
-impl GemmGeometry {
+impl ImplicitGemmGeometry {
     /// Returns the K blocks of block `rank` of `split_k` blocks, a power of two: the first one, and the end.
     #[must_use]
     #[inline(always)]

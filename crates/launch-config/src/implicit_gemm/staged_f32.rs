@@ -12,7 +12,7 @@
 
 use super::sm90::MainloopConfig;
 use super::sm90::block::{HALO_WARPS, TARGET_BYTES};
-use super::{GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES};
+use super::{GemmConfig, GemmDevice, ImplicitGemmGeometry, K_VECTOR_BYTES};
 
 /// Limit of the bytes of a staged tile, unless it is a single row.
 const STAGED_TILE_BYTES: u32 = 10 * 1024;
@@ -65,7 +65,7 @@ impl StagedTiles {
     };
 
     /// The staged tiles of an NHWC halo tile, whose values the producer may convert.
-    pub(super) const fn of(g: &GemmGeometry, is_converted: bool) -> Self {
+    pub(super) const fn of(g: &ImplicitGemmGeometry, is_converted: bool) -> Self {
         let [columns, second, third] = g.box_axes();
         let width = if is_converted { STAGED_WIDTH } else { 1 };
         let run_bytes = columns * width * (K_VECTOR_BYTES << g.span_shift());
@@ -107,7 +107,7 @@ impl StagedTiles {
     }
 }
 
-impl GemmGeometry {
+impl ImplicitGemmGeometry {
     /// Whether the producer converts the staged f32 tile to f16.
     #[must_use]
     #[inline(always)]

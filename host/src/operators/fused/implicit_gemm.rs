@@ -51,7 +51,7 @@ fn batch(conv: &ConvGeometry, options: FusedOptions) -> Option<u64> {
 
 /// A convolution as an implicit GEMM, with all decisions about its launches.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Gemm {
+pub(crate) struct ImplicitGemm {
     config: GemmConfig,
     precision: Precision,
     /// The mainloop of a warp-specialized tile.
@@ -63,7 +63,7 @@ pub(crate) struct Gemm {
     reduced: Option<ReducedResults>,
 }
 
-impl Gemm {
+impl ImplicitGemm {
     /// A convolution with moments for a norm whose rows have `row_channels` channels, and with results pooled
     /// in non-overlapping `windows`. `strides` are the strides of an input that is not dense. The search
     /// tries thousands of tiles.
@@ -362,7 +362,7 @@ fn counted(count: u32, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-impl fmt::Display for Gemm {
+impl fmt::Display for ImplicitGemm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (config, g) = (&self.config, &self.config.geometry);
         let tile = config.tile.name().unwrap_or_default();

@@ -5,8 +5,8 @@ use cuda_std::{Storage, kernel, math, shared_array, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::filter_word;
 use launch_config::implicit_gemm::{
-    GemmGeometry, GemmTile, K_VECTOR_VALUES, MMA_STEP_K_VECTORS, OPERAND_ROWS, OPERAND_WORDS,
-    SPREAD_THREADS,
+    GemmTile, ImplicitGemmGeometry, K_VECTOR_VALUES, MMA_STEP_K_VECTORS, OPERAND_ROWS,
+    OPERAND_WORDS, SPREAD_THREADS,
 };
 
 use super::format::{Bf16, Bf16x3, F16, F16x2, FILTER_PARTS, Format, ScaledF16, part_of_pass};
@@ -21,7 +21,7 @@ struct Filter<'a, T: Storage> {
     scale: f32,
     /// Slices of zeros in front of the filter.
     behind: u32,
-    g: &'a GemmGeometry,
+    g: &'a ImplicitGemmGeometry,
 }
 
 impl<T: Storage> Filter<'_, T> {
@@ -108,7 +108,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
     weight: *const F::Stored,
     operands: *mut u32,
     descales: *mut f32,
-    g: &GemmGeometry,
+    g: &ImplicitGemmGeometry,
     tile: GemmTile,
 ) {
     let conv = &g.conv;

@@ -14,8 +14,8 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::{
-    FilterLoader, GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, Loader, OUTSIDE, PixelShuffle,
-    RoundedEpilogue, RoundedFunction,
+    FilterLoader, ImplicitGemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, Loader, OUTSIDE,
+    PixelShuffle, RoundedEpilogue, RoundedFunction,
 };
 
 use launch_config::pointwise::OperandList;
@@ -104,7 +104,7 @@ impl<T: Storage> WithoutNorm<'_, T> {
     #[inline(always)]
     pub(super) unsafe fn recomputed<const WARP_SPECIALIZED: bool>(
         &self,
-        g: &GemmGeometry,
+        g: &ImplicitGemmGeometry,
         shuffle: &PixelShuffle,
         of: (u32, u32),
         pixel: [u32; 3],
@@ -146,7 +146,7 @@ struct Pixels {
 impl Pixels {
     /// Recomputes the strides at each call: kept values would take registers during the mainloop.
     #[inline(always)]
-    fn of(g: &GemmGeometry) -> Self {
+    fn of(g: &ImplicitGemmGeometry) -> Self {
         let k_vectors = &g.k_vectors;
         let k_vector = opaque::to_compiler(K_VECTOR_VALUES) as usize;
         Self {
@@ -173,7 +173,7 @@ impl Pixels {
 unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
     x: *const T,
     weight: *const T,
-    g: &GemmGeometry,
+    g: &ImplicitGemmGeometry,
     shuffle: &PixelShuffle,
     (sample, channel): (u32, u32),
     [z, p, q]: [u32; 3],
@@ -249,7 +249,7 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
 pub(super) struct Written<'a, T: Storage> {
     pub(super) without_norm: &'a WithoutNorm<'a, T>,
     pub(super) y: GlobalMut<T>,
-    pub(super) g: &'a GemmGeometry,
+    pub(super) g: &'a ImplicitGemmGeometry,
     pub(super) place: &'a Place,
     /// The index among neighbouring outputs in depth; only warp-specialized tiles have several.
     pub(super) output_d: u32,

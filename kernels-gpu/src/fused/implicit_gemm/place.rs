@@ -1,7 +1,7 @@
 //! The work of a block: its filters, and one tile of pixels after another.
 
 use cuda_std::shared::Shared;
-use launch_config::implicit_gemm::{GemmGeometry, TILE_WORDS};
+use launch_config::implicit_gemm::{ImplicitGemmGeometry, TILE_WORDS};
 
 use super::tile::TileShape;
 use crate::parts::index::div_rem;
@@ -22,7 +22,7 @@ pub(super) struct Place {
 impl Place {
     /// Returns the place of tile `work_tile`, counted over all samples.
     #[inline(always)]
-    pub(super) unsafe fn of(work_tile: u32, g: &GemmGeometry) -> Self {
+    pub(super) unsafe fn of(work_tile: u32, g: &ImplicitGemmGeometry) -> Self {
         let (sample, tile) = div_rem(work_tile, g.pixel_tiles());
         let (row, tile_w) = div_rem(tile, g.tiles_w);
         let (tile_d, tile_h) = div_rem(row, g.tiles_h);
@@ -55,7 +55,7 @@ pub(super) struct FilterSet {
 impl FilterSet {
     /// Returns the filters of tile `tile` of group `group`.
     #[inline(always)]
-    pub(super) fn of<S: TileShape>(group: u32, tile: u32, g: &GemmGeometry) -> Self {
+    pub(super) fn of<S: TileShape>(group: u32, tile: u32, g: &ImplicitGemmGeometry) -> Self {
         let first = tile * S::TILE.filters();
         Self {
             first_channel: group * g.conv.group_k + first,

@@ -32,8 +32,8 @@ use cuda_std::{cp_async, kernel, opaque, thread};
 use launch_config::WARP_THREADS;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
-    BLOCK_THREADS, Epilogue, GemmGeometry, GemmTile, K_VECTOR_WORDS, OPERAND_ROWS, OPERAND_WORDS,
-    OperandFormat, TILE_WORDS, sm80,
+    BLOCK_THREADS, Epilogue, GemmTile, ImplicitGemmGeometry, K_VECTOR_WORDS, OPERAND_ROWS,
+    OPERAND_WORDS, OperandFormat, TILE_WORDS, sm80,
 };
 use launch_config::pointwise::OperandList;
 
@@ -78,15 +78,15 @@ multiplied!(W64N128 by Warpgroup,);
 
 /// Returns the number of pixel tiles of all samples, recomputed at each call.
 #[inline(always)]
-fn work_tiles_here(g: &GemmGeometry) -> u32 {
+fn work_tiles_here(g: &ImplicitGemmGeometry) -> u32 {
     let tiles = opaque::to_compiler(g.tiles_d) * g.tiles_h * g.tiles_w;
     g.conv.n as u32 * tiles
 }
 
 /// Returns the geometry, with the numbers that the epilogue uses opaque to the compiler.
 #[inline(always)]
-fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
-    GemmGeometry {
+fn geometry_here(g: &ImplicitGemmGeometry) -> ImplicitGemmGeometry {
+    ImplicitGemmGeometry {
         conv: ConvGeometry {
             group_k: opaque::to_compiler(g.conv.group_k),
             groups: opaque::to_compiler(g.conv.groups),
@@ -168,7 +168,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     shift_behind: *const f32,
     y: *mut F::Stored,
     moments: *mut f32,
-    g: &GemmGeometry,
+    g: &ImplicitGemmGeometry,
     epilogue: Epilogue,
     list: &OperandList,
 ) {
@@ -223,7 +223,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     cp_async::commit_group();
     tables.find_places::<F, S>();
 
-    let results_of = |warp: u32, thread: u32, g: GemmGeometry| {
+    let results_of = |warp: u32, thread: u32, g: ImplicitGemmGeometry| {
         let layout = g.layout(S::TILE, parts);
         Results::<F, S> {
             thread,

@@ -10,7 +10,7 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, math, shared_array, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::{
-    GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, K_VECTORS_PER_THREAD, SPREAD_THREADS,
+    ImplicitGemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, K_VECTORS_PER_THREAD, SPREAD_THREADS,
 };
 
 use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
@@ -77,7 +77,7 @@ pub(super) fn magnitude(x: f32) -> u32 {
 struct Reformatter<'a, T: Storage> {
     x: *const T,
     reformatted: *mut u32,
-    g: &'a GemmGeometry,
+    g: &'a ImplicitGemmGeometry,
 }
 
 impl<T: Storage> Reformatter<'_, T> {
@@ -364,7 +364,7 @@ pub unsafe fn implicit_gemm_reformat<F: Format>(
     reformatted: *mut u32,
     descales: *mut f32,
     largest: *mut u32,
-    g: &GemmGeometry,
+    g: &ImplicitGemmGeometry,
 ) {
     let (sample, block) = div_rem(thread::block_idx_x(), g.sample_blocks());
     let reformatter = Reformatter { x, reformatted, g };
@@ -406,7 +406,7 @@ pub unsafe fn implicit_gemm_rescale<F: Format>(
     reformatted: *mut u32,
     descales: *mut f32,
     largest: *const u32,
-    g: &GemmGeometry,
+    g: &ImplicitGemmGeometry,
     recorded: u32,
 ) {
     let (sample, first) = div_rem(thread::block_idx_x(), g.rescaling_blocks());

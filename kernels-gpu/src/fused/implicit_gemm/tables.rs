@@ -3,7 +3,7 @@
 use cuda_std::shared::{self, Shared};
 use cuda_std::{opaque, thread};
 use launch_config::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, GemmTile, K_VECTOR_BYTES, Layout, OUTSIDE, PLACE_BITS,
+    BLOCK_THREADS, GemmTile, ImplicitGemmGeometry, K_VECTOR_BYTES, Layout, OUTSIDE, PLACE_BITS,
 };
 
 use super::format::{Format, INPUT_PARTS, part_of_pass};
@@ -15,7 +15,7 @@ pub(super) const OCTET_PIXELS: u32 = 8;
 
 /// Returns the strips of octets of a tile: a compile-time 0 for `mma.sync`.
 #[inline(always)]
-fn strips(g: &GemmGeometry, tile: GemmTile) -> u32 {
+fn strips(g: &ImplicitGemmGeometry, tile: GemmTile) -> u32 {
     if tile.mainloop.is_warpgroup_mma() {
         g.strips
     } else {
@@ -25,7 +25,7 @@ fn strips(g: &GemmGeometry, tile: GemmTile) -> u32 {
 
 /// Returns the neighbouring outputs in depth of a tile: a compile-time 1 if the tile is not warp-specialized.
 #[inline(always)]
-fn outputs_d(g: &GemmGeometry, tile: GemmTile) -> u32 {
+fn outputs_d(g: &ImplicitGemmGeometry, tile: GemmTile) -> u32 {
     if tile.is_warp_specialized() {
         g.outputs_d
     } else {
@@ -36,7 +36,7 @@ fn outputs_d(g: &GemmGeometry, tile: GemmTile) -> u32 {
 /// Returns the binary logarithm of the K-vectors of a span of the halo tile. It is 0 for planes, at compile
 /// time for tiles and formats that never have an NHWC halo tile.
 #[inline(always)]
-pub(super) fn span_shift<F: Format>(g: &GemmGeometry, tile: GemmTile) -> u32 {
+pub(super) fn span_shift<F: Format>(g: &ImplicitGemmGeometry, tile: GemmTile) -> u32 {
     if may_have_nhwc_tile::<F>(tile) {
         g.span_shift()
     } else {
@@ -59,19 +59,19 @@ pub(super) const fn may_convert_in_producer<F: Format>() -> bool {
 /// Whether the producer converts the input. Evaluated at each call: keeping the condition would take a
 /// register.
 #[inline(always)]
-pub(super) fn rounds<F: Format>(g: &GemmGeometry) -> bool {
+pub(super) fn rounds<F: Format>(g: &ImplicitGemmGeometry) -> bool {
     may_convert_in_producer::<F>() && opaque::to_compiler(g.staged_tiles.staged_bytes) != 0
 }
 
 /// Whether the halo tile is NHWC.
 #[inline(always)]
-pub(super) fn has_nhwc_tile<F: Format>(g: &GemmGeometry, tile: GemmTile) -> bool {
+pub(super) fn has_nhwc_tile<F: Format>(g: &ImplicitGemmGeometry, tile: GemmTile) -> bool {
     may_have_nhwc_tile::<F>(tile) && g.has_nhwc_tile()
 }
 
 /// Returns the first plane of a K block, and its filter slice if slices are K blocks.
 #[inline(always)]
-pub(super) unsafe fn k_block_place(g: &GemmGeometry, k_block: u32) -> (u32, u32) {
+pub(super) unsafe fn k_block_place(g: &ImplicitGemmGeometry, k_block: u32) -> (u32, u32) {
     // A slice has one or two consecutive K blocks before those of the next slice.
     let shift = u32::from(g.slice_planes > g.k_block_planes);
     let (group, of_group) = div_rem(k_block, g.depth_k_blocks << shift);
@@ -105,13 +105,13 @@ pub(super) struct Tables<'a> {
     pub(super) positions: Shared<u32>,
     pub(super) sources: Shared<u32>,
     pub(super) windows: Shared<u32>,
-    pub(super) g: &'a GemmGeometry,
+    pub(super) g: &'a ImplicitGemmGeometry,
 }
 
 impl<'a> Tables<'a> {
     /// The tables of a block.
     #[inline(always)]
-    pub(super) unsafe fn of<S: TileShape>(layout: &Layout, g: &'a GemmGeometry) -> Self {
+    pub(super) unsafe fn of<S: TileShape>(layout: &Layout, g: &'a ImplicitGemmGeometry) -> Self {
         Self {
             offsets: shared::dynamic(layout.offsets, g.offsets),
             bases: shared::dynamic(layout.bases, S::TILE.pixels()),
@@ -166,7 +166,7 @@ impl<'a> Tables<'a> {
 
 /// Returns the offset of a halo tile's K-vector in the reformatted input, relative to the first K-vector.
 #[inline(always)]
-pub(super) unsafe fn source(g: &GemmGeometry, tile: GemmTile, k_vector: u32) -> u32 {
+pub(super) unsafe fn source(g: &ImplicitGemmGeometry, tile: GemmTile, k_vector: u32) -> u32 {
     let KVectorPlace {
         d,
         h,
@@ -187,7 +187,7 @@ struct KVectorPlace {
 
 impl KVectorPlace {
     #[inline(always)]
-    unsafe fn of(g: &GemmGeometry, tile: GemmTile, k_vector: u32) -> Self {
+    unsafe fn of(g: &ImplicitGemmGeometry, tile: GemmTile, k_vector: u32) -> Self {
         // Unused pixels may read any K-vector.
         let from = k_vector.min(g.reformatted_halo_k_vectors() - 1);
         let (row, at) = div_rem(from, g.halo_row());
@@ -210,7 +210,7 @@ impl KVectorPlace {
 
 /// Returns depth, row and strip of a row of a halo tile of octets.
 #[inline(always)]
-unsafe fn row_of_octet(g: &GemmGeometry, tile: GemmTile, row: u32) -> (u32, u32, u32) {
+unsafe fn row_of_octet(g: &ImplicitGemmGeometry, tile: GemmTile, row: u32) -> (u32, u32, u32) {
     let conv = &g.conv;
     let (row, strip) = div_rem(row, g.strips);
     let (row, slice) = div_rem(row, g.tile_d);
@@ -226,7 +226,11 @@ unsafe fn row_of_octet(g: &GemmGeometry, tile: GemmTile, row: u32) -> (u32, u32,
 /// it is the offset of a step's first K-vector, in K-vectors. Otherwise it is the offset of a K-vector of the
 /// K block, in bytes.
 #[inline(always)]
-pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: u32) -> u32 {
+pub(super) unsafe fn offset<F: Format>(
+    g: &ImplicitGemmGeometry,
+    tile: GemmTile,
+    entry: u32,
+) -> u32 {
     let conv = &g.conv;
     let k_vectors = if g.operands.is_descriptor() {
         g.paired_mma_steps()
@@ -298,7 +302,7 @@ pub(super) struct PixelPlace {
 
 impl PixelPlace {
     #[inline(always)]
-    pub(super) unsafe fn of(g: &GemmGeometry, tile: GemmTile, pixel: u32) -> Self {
+    pub(super) unsafe fn of(g: &ImplicitGemmGeometry, tile: GemmTile, pixel: u32) -> Self {
         let conv = &g.conv;
         let (d, h, w) = if strips(g, tile) == 0 {
             let (d, in_slice) = div_rem(pixel, g.slice_pitch);

@@ -8,7 +8,7 @@ use kernels_gpu::fused::implicit_gemm::{
 
 use super::super::convolved::{Convolved, Parameters};
 use super::super::preparation::{Preparation, prepared};
-use super::Gemm;
+use super::ImplicitGemm;
 use crate::device::{DType, Order};
 use crate::error::Result;
 use crate::operators::Precision;
@@ -63,7 +63,7 @@ pub(crate) struct Reformatted {
 pub(crate) fn reformat(
     program: &mut ProgramBuilder,
     x: Value,
-    gemm: &Gemm,
+    gemm: &ImplicitGemm,
 ) -> Result<Option<Reformatted>> {
     if gemm.reads() == Layout::Nhwc {
         return Ok(None);
@@ -141,14 +141,14 @@ impl Scales {
 
 /// Appends the convolution of `x`. `x` may have any strides if it is read in place, and is dense otherwise;
 /// the output has the shape `output`. The bits do not depend on the loader. Without a norm, results are
-/// stored through an epilogue and a list that the kernels support ([`Gemm::stores`]).
+/// stored through an epilogue and a list that the kernels support ([`ImplicitGemm::stores`]).
 ///
 /// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     parameters: &Parameters<'_>,
-    gemm: &Gemm,
+    gemm: &ImplicitGemm,
     store: (Epilogue, OperandList),
     output: &[usize],
 ) -> Result<Convolved> {
@@ -165,11 +165,11 @@ pub(crate) fn append_product(
     program: &mut ProgramBuilder,
     (x, reformatted): (Value, Option<Reformatted>),
     parameters: &Parameters<'_>,
-    gemm: &Gemm,
+    gemm: &ImplicitGemm,
     (epilogue, list): (Epilogue, OperandList),
     y: Value,
 ) -> Result<Convolved> {
-    let &Gemm {
+    let &ImplicitGemm {
         config,
         precision,
         mainloop,

@@ -55,8 +55,14 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                 let problem = spec.problem(values.shape(), &shape, None).unwrap();
                 let geometry = problem.geometry().unwrap();
                 let properties = device.properties();
-                let gemm =
-                    Gemm::with_moments(&geometry, (None, 1), dtype, &properties, options, None);
+                let gemm = ImplicitGemm::with_moments(
+                    &geometry,
+                    (None, 1),
+                    dtype,
+                    &properties,
+                    options,
+                    None,
+                );
                 let gemm = gemm.unwrap();
                 let mut plan = LaunchPlan::default();
                 gemm.plan(&mut plan, dtype).unwrap();

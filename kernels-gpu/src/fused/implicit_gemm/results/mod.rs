@@ -7,7 +7,7 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, thread};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, K_VECTOR_WORDS, OPERAND_ROWS, PLACE_BITS, TILE_PADDING,
+    BLOCK_THREADS, ImplicitGemmGeometry, K_VECTOR_WORDS, OPERAND_ROWS, PLACE_BITS, TILE_PADDING,
 };
 
 use super::fixup::WithoutNorm;
@@ -61,7 +61,7 @@ pub(super) struct Results<'a, F: Format, S: TileShape> {
     /// The values of the tile, a row for each filter.
     pub(super) tile: Shared<f32>,
     pub(super) output: &'a Output<'a, F::Stored>,
-    pub(super) g: GemmGeometry,
+    pub(super) g: ImplicitGemmGeometry,
     /// The warp's index along the filters, and along the pixels.
     pub(super) filter_warp: u32,
     pub(super) pixel_warp: u32,
@@ -87,7 +87,7 @@ pub(super) fn in_order(descale: f32, input_descale: f32) -> [f32; 2] {
 /// Returns the last coordinates of the tile at `place` within the output, with the bit above each set.
 /// Subtracting a pixel's packed coordinates keeps this bit for each coordinate within the output.
 #[inline(always)]
-pub(super) fn limits(g: &GemmGeometry, place: &Place) -> u32 {
+pub(super) fn limits(g: &ImplicitGemmGeometry, place: &Place) -> u32 {
     let conv = &g.conv;
     // An unused pixel has coordinates beyond any tile's.
     let last = |extent: u32, first: u32, tile: u32| (extent - first).min(tile) - 1;
@@ -101,7 +101,7 @@ pub(super) fn limits(g: &GemmGeometry, place: &Place) -> u32 {
 
 /// Whether all pixels of the tile at `place` are within the output.
 #[inline(always)]
-pub(super) fn is_within(g: &GemmGeometry, place: &Place) -> bool {
+pub(super) fn is_within(g: &ImplicitGemmGeometry, place: &Place) -> bool {
     let conv = &g.conv;
     place.z + g.tile_d <= conv.z && place.p + g.tile_h <= conv.p && place.q + g.tile_w <= conv.q
 }

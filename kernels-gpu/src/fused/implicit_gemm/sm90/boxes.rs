@@ -2,7 +2,7 @@
 
 use cuda_std::tensor_map::Boxes;
 use launch_config::implicit_gemm::{
-    GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_STEP_K_VECTORS, WARP_SPECIALIZED,
+    ImplicitGemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_STEP_K_VECTORS, WARP_SPECIALIZED,
 };
 
 use super::nhwc_tile::in_box_order;
@@ -11,7 +11,7 @@ use super::nhwc_tile::in_box_order;
 /// of a staged f32 tile is two 16-bit elements. Axes are channels, columns, slices, rows and samples; in the
 /// flat layout, rows come before slices.
 #[must_use]
-pub fn boxes(g: &GemmGeometry) -> Boxes {
+pub fn boxes(g: &ImplicitGemmGeometry) -> Boxes {
     let (conv, k_vectors) = (&g.conv, &g.k_vectors);
     let [columns, ..] = g.box_extents();
     let [slices, rows] = in_box_order(g, g.staged_tiles.extents);
@@ -47,7 +47,7 @@ pub fn boxes(g: &GemmGeometry) -> Boxes {
 /// Returns the boxes of channels-last filters in place: channels, filters and taps, with one MMA step in a
 /// box.
 #[must_use]
-pub fn filter_boxes(g: &GemmGeometry) -> Boxes {
+pub fn filter_boxes(g: &ImplicitGemmGeometry) -> Boxes {
     let conv = &g.conv;
     let taps = conv.taps();
     let tap_bytes = 2 * u64::from(conv.group_c);

@@ -21,7 +21,7 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::{cluster, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{MainloopConfig, WARPS};
-use launch_config::implicit_gemm::{GemmGeometry, OperandFormat};
+use launch_config::implicit_gemm::{ImplicitGemmGeometry, OperandFormat};
 
 use super::{Memory, rank};
 use crate::parts::unroll::unroll;
@@ -71,7 +71,7 @@ impl Memory {
 /// cluster, the same number of times. The barriers are initialised.
 #[inline(always)]
 pub(super) unsafe fn is_owner<const SUMS: usize>(
-    g: &GemmGeometry,
+    g: &ImplicitGemmGeometry,
     mainloop: MainloopConfig,
     format: OperandFormat,
     parity: u32,
@@ -80,7 +80,7 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
 ) -> bool {
     // Recomputed here; kept values derived from it would take registers during the mainloop.
     let thread = opaque::to_compiler(thread::thread_idx_x());
-    let g = GemmGeometry {
+    let g = ImplicitGemmGeometry {
         offsets: opaque::to_compiler(g.offsets),
         ..*g
     };

@@ -6,7 +6,7 @@ use cuda_std::{opaque, thread};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{HALF_PIXELS, MMA_STEP_BYTES, mma_batch_bytes};
 use launch_config::implicit_gemm::{
-    GemmGeometry, K_VECTOR_VALUES, MMA_BATCH_STEPS, WARP_SPECIALIZED,
+    ImplicitGemmGeometry, K_VECTOR_VALUES, MMA_BATCH_STEPS, WARP_SPECIALIZED,
 };
 
 use super::super::format::Format;
@@ -69,7 +69,7 @@ impl<const SUMS: usize> Rounds<'_, SUMS> {
 
 /// MMA batches of a tile without split-K.
 #[inline(always)]
-fn mma_batches(g: &GemmGeometry) -> u32 {
+fn mma_batches(g: &ImplicitGemmGeometry) -> u32 {
     opaque::to_compiler(g.k_blocks) * (g.mma_steps / MMA_BATCH_STEPS)
 }
 
@@ -77,7 +77,7 @@ fn mma_batches(g: &GemmGeometry) -> u32 {
 /// registers during the epilogue.
 #[inline(always)]
 unsafe fn layout<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
-    g: &GemmGeometry,
+    g: &ImplicitGemmGeometry,
     parts: u32,
 ) -> MatrixLayout {
     let octet_units = opaque::to_compiler(g.interleaved_octets[usize::from(F::INTERLEAVED)]);

@@ -6,7 +6,9 @@ use cuda_std::{async_proxy, thread};
 use launch_config::implicit_gemm::sm90::{
     BLOCK_THREADS, MainloopConfig, WARPS, WRITTEN_WORDS, mma_batch_bytes,
 };
-use launch_config::implicit_gemm::{GemmGeometry, K_VECTOR_WORDS, OperandFormat, WARP_SPECIALIZED};
+use launch_config::implicit_gemm::{
+    ImplicitGemmGeometry, K_VECTOR_WORDS, OperandFormat, WARP_SPECIALIZED,
+};
 
 use super::super::tables::{PixelPlace, has_nhwc_tile, offset, rounds, source, span_shift};
 use super::format::WarpSpecializedFormat;
@@ -35,7 +37,7 @@ pub(super) struct Memory {
 impl Memory {
     #[inline(always)]
     pub(super) unsafe fn of(
-        g: &GemmGeometry,
+        g: &ImplicitGemmGeometry,
         mainloop: MainloopConfig,
         format: OperandFormat,
     ) -> Self {
@@ -95,7 +97,7 @@ impl Memory {
     /// All threads of the block call it, and a barrier follows.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-    pub(super) unsafe fn prepare<F: WarpSpecializedFormat<64>>(&self, g: &GemmGeometry) {
+    pub(super) unsafe fn prepare<F: WarpSpecializedFormat<64>>(&self, g: &ImplicitGemmGeometry) {
         let thread = thread::thread_idx_x();
         if thread == 0 {
             let consumer_warps = self.mainloop.consumer_warps();
@@ -152,7 +154,11 @@ impl Memory {
     /// halo tile, or behind the pixels of each box and behind the last box.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-    unsafe fn clear_gaps<F: WarpSpecializedFormat<64>>(&self, g: &GemmGeometry, thread: u32) {
+    unsafe fn clear_gaps<F: WarpSpecializedFormat<64>>(
+        &self,
+        g: &ImplicitGemmGeometry,
+        thread: u32,
+    ) {
         let shift = span_shift::<F>(g, WARP_SPECIALIZED);
         let (staged_tiles, used, pitch) = if has_nhwc_tile::<F>(g, WARP_SPECIALIZED) {
             (g.k_vectors.boxes, g.box_used(), g.box_pixels())

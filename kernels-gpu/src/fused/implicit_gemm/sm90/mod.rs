@@ -95,7 +95,7 @@ use cuda_std::{cluster, kernel, opaque, registers, thread};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{BLOCK_THREADS, MainloopConfig, WARPS};
 use launch_config::implicit_gemm::{
-    Epilogue, GemmGeometry, K_VECTOR_WORDS, RoundedEpilogue, WARP_SPECIALIZED,
+    Epilogue, ImplicitGemmGeometry, K_VECTOR_WORDS, RoundedEpilogue, WARP_SPECIALIZED,
 };
 use launch_config::pointwise::OperandList;
 
@@ -160,7 +160,7 @@ pub unsafe fn implicit_gemm_sm90<
     largest: *mut u32,
     boxes: &TensorMap,
     filter_boxes: &TensorMap,
-    g: &GemmGeometry,
+    g: &ImplicitGemmGeometry,
     mainloop: MainloopConfig,
     recorded: u32,
 ) {
@@ -224,7 +224,7 @@ pub unsafe fn implicit_gemm_sm90_store<
     largest: *mut u32,
     boxes: &TensorMap,
     filter_boxes: &TensorMap,
-    g: &GemmGeometry,
+    g: &ImplicitGemmGeometry,
     mainloop: MainloopConfig,
     epilogue: Epilogue,
     list: &OperandList,
@@ -300,7 +300,7 @@ pub unsafe fn implicit_gemm_sm90_nhwc<
     largest: *mut u32,
     boxes: &TensorMap,
     filter_boxes: &TensorMap,
-    g: &GemmGeometry,
+    g: &ImplicitGemmGeometry,
     mainloop: MainloopConfig,
     epilogue: Epilogue,
     list: &OperandList,
@@ -366,7 +366,7 @@ unsafe fn compute<
 >(
     input: &Input<'_, F>,
     output: &Output<F, E>,
-    g: &GemmGeometry,
+    g: &ImplicitGemmGeometry,
     mainloop: MainloopConfig,
 ) {
     let (format, scales) = (F::OPERANDS, &output.scales);

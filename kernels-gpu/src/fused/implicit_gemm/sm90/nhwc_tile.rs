@@ -13,7 +13,7 @@ use cuda_std::shared::Shared;
 use cuda_std::tensor_map::{self, TensorMap, copy_box};
 use launch_config::implicit_gemm::sm90::{BLOCK_THREADS, HALO_WARPS, TARGET_BYTES};
 use launch_config::implicit_gemm::{
-    GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, STAGED_TILE_WORDS,
+    ImplicitGemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, STAGED_TILE_WORDS,
 };
 
 use super::super::place::Place;
@@ -28,7 +28,7 @@ const MANY_BOXES: u32 = 9;
 
 /// Producer warps that share the boxes of a halo tile, with one thread each.
 #[inline(always)]
-pub(super) fn sharing_warps(g: &GemmGeometry) -> u32 {
+pub(super) fn sharing_warps(g: &ImplicitGemmGeometry) -> u32 {
     if g.k_vectors.boxes >= MANY_BOXES {
         HALO_WARPS
     } else {
@@ -115,7 +115,11 @@ pub(super) unsafe fn start_of(
 /// All threads of the block call it, each with its number. The geometry has an NHWC halo tile.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-pub(super) unsafe fn find_staged_tiles(g: &GemmGeometry, sources: Shared<u32>, thread: u32) {
+pub(super) unsafe fn find_staged_tiles(
+    g: &ImplicitGemmGeometry,
+    sources: Shared<u32>,
+    thread: u32,
+) {
     let conv = &g.conv;
     let [rows, slices] = g.box_rows();
     let [columns, second_extent, third_extent] = g.box_axes();
@@ -164,7 +168,7 @@ pub(super) unsafe fn find_staged_tiles(g: &GemmGeometry, sources: Shared<u32>, t
 
 /// Returns values of slices and rows in the order of a box's axes: rows come first in the flat layout.
 #[inline(always)]
-pub(super) fn in_box_order<T>(g: &GemmGeometry, [slices, rows]: [T; 2]) -> [T; 2] {
+pub(super) fn in_box_order<T>(g: &ImplicitGemmGeometry, [slices, rows]: [T; 2]) -> [T; 2] {
     if g.strips == 0 {
         [rows, slices]
     } else {

@@ -14,7 +14,7 @@ use cuda_std::{Storage, kernel, math, opaque};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{BLOCK_THREADS, MainloopConfig, WARP_FILTERS};
 use launch_config::implicit_gemm::{
-    Epilogue, GemmGeometry, REDUCED_PIXELS, ReducedResults, ResultReduction,
+    Epilogue, ImplicitGemmGeometry, REDUCED_PIXELS, ReducedResults, ResultReduction,
 };
 use launch_config::pointwise::OperandList;
 
@@ -75,7 +75,7 @@ pub unsafe fn implicit_gemm_sm90_reduce<
     largest: *mut u32,
     boxes: &TensorMap,
     filter_boxes: &TensorMap,
-    g: &GemmGeometry,
+    g: &ImplicitGemmGeometry,
     mainloop: MainloopConfig,
     epilogue: Epilogue,
     list: &OperandList,

@@ -11,7 +11,8 @@ use launch_config::implicit_gemm::sm90::{
     HALF_PIXELS, HALVES, MainloopConfig, WARP_FILTERS, WRITTEN_WORDS,
 };
 use launch_config::implicit_gemm::{
-    Epilogue, GemmGeometry, K_VECTOR_WORDS, OUTSIDE, PLACE_BITS, ReducedResults, WARP_SPECIALIZED,
+    Epilogue, ImplicitGemmGeometry, K_VECTOR_WORDS, OUTSIDE, PLACE_BITS, ReducedResults,
+    WARP_SPECIALIZED,
 };
 use launch_config::norm::COUNTED_ELEMENTS;
 
@@ -55,13 +56,13 @@ pub(super) struct Output<'a, F: Format, E> {
 /// Whether results have no norm. For an NCHW output, this is a condition at run time: without the branch,
 /// epilogue and list would spill registers together with the code around them.
 #[inline(always)]
-pub(super) fn is_without_norm<E: TileEpilogue>(g: &GemmGeometry) -> bool {
+pub(super) fn is_without_norm<E: TileEpilogue>(g: &ImplicitGemmGeometry) -> bool {
     !E::HAS_NORM && (E::IS_NHWC || g.epilogue.is_store())
 }
 
 /// The binary logarithm of the number of filters of an output channel.
 #[inline(always)]
-pub(super) fn filter_shift<E: TileEpilogue>(g: &GemmGeometry) -> u32 {
+pub(super) fn filter_shift<E: TileEpilogue>(g: &ImplicitGemmGeometry) -> u32 {
     if E::HAS_NORM || E::IS_NHWC {
         0
     } else {
@@ -71,7 +72,7 @@ pub(super) fn filter_shift<E: TileEpilogue>(g: &GemmGeometry) -> u32 {
 
 /// Elements of the output.
 #[inline(always)]
-pub(super) fn elements<E: TileEpilogue>(g: &GemmGeometry) -> usize {
+pub(super) fn elements<E: TileEpilogue>(g: &ImplicitGemmGeometry) -> usize {
     let planes = g.conv.n as usize * (g.conv.output_channels() >> filter_shift::<E>(g)) as usize;
     let plane = if filter_shift::<E>(g) > 0 {
         g.shuffle.plane
@@ -97,7 +98,7 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl 
 pub(super) struct Results<'a, F: Format, const SUMS: usize, E: TileEpilogue> {
     pub(super) memory: Memory,
     pub(super) output: &'a Output<'a, F, E>,
-    pub(super) g: GemmGeometry,
+    pub(super) g: ImplicitGemmGeometry,
     pub(super) place: &'a Place,
     pub(super) first_half: u32,
     pub(super) lane: u32,
@@ -131,7 +132,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         // Recomputed here; kept values derived from it would take registers during the mainloop.
         let thread = opaque::to_compiler(thread::thread_idx_x());
         let g = work.g;
-        let g = GemmGeometry {
+        let g = ImplicitGemmGeometry {
             offsets: opaque::to_compiler(g.offsets),
             filter_tiles: opaque::to_compiler(g.filter_tiles),
             conv: ConvGeometry {
@@ -272,9 +273,9 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
 
     /// Returns the geometry with only the outputs in depth that the warp's filters compute.
     #[inline(always)]
-    fn made(&self) -> GemmGeometry {
+    fn made(&self) -> ImplicitGemmGeometry {
         let others = self.g.outputs_d - 1 - self.output_d();
-        GemmGeometry {
+        ImplicitGemmGeometry {
             conv: ConvGeometry {
                 z: (self.g.conv.z + others) >> self.g.outputs_d.trailing_zeros(),
                 ..self.g.conv

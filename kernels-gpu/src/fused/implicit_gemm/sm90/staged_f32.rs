@@ -21,7 +21,9 @@ use cuda_std::tensor_map::{TensorMap, copy_box};
 use cuda_std::{async_proxy, math, opaque, shared, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::HALO_WARPS;
-use launch_config::implicit_gemm::{GemmGeometry, K_VECTOR_WORDS, STAGED_TILE_WORDS, STAGED_WIDTH};
+use launch_config::implicit_gemm::{
+    ImplicitGemmGeometry, K_VECTOR_WORDS, STAGED_TILE_WORDS, STAGED_WIDTH,
+};
 
 use super::super::format::Format;
 use super::super::place::Place;
@@ -358,7 +360,7 @@ impl StagedTile {
     #[inline(always)]
     unsafe fn convert<F: Format, const WHOLE: usize>(
         &self,
-        g: &GemmGeometry,
+        g: &ImplicitGemmGeometry,
         memory: &Memory,
         scale: f32,
     ) -> u32 {

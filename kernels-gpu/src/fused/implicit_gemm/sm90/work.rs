@@ -2,7 +2,7 @@
 
 use cuda_std::{opaque, thread};
 use launch_config::implicit_gemm::sm90::{WARP_FILTERS, WARPS};
-use launch_config::implicit_gemm::{GemmGeometry, WARP_SPECIALIZED};
+use launch_config::implicit_gemm::{ImplicitGemmGeometry, WARP_SPECIALIZED};
 
 use crate::parts::index::div_rem;
 
@@ -17,7 +17,7 @@ pub(super) const WARPGROUP_WARPS: u32 = WARPS / 2;
 /// blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Work<'a> {
-    pub(super) g: &'a GemmGeometry,
+    pub(super) g: &'a ImplicitGemmGeometry,
     pub(super) group: u32,
     /// The first of the block's tiles of filters, within the group.
     pub(super) filter_tile: u32,
@@ -30,7 +30,7 @@ pub(super) struct Work<'a> {
 impl<'a> Work<'a> {
     /// The work of this block. Each block has `tiles` tiles of filters, and `split_k` blocks share a tile.
     #[inline(always)]
-    pub(super) unsafe fn of(g: &'a GemmGeometry, tiles: u32, split_k: u32) -> Self {
+    pub(super) unsafe fn of(g: &'a ImplicitGemmGeometry, tiles: u32, split_k: u32) -> Self {
         let sets = g.warp_specialized_sets(tiles);
         let shift = split_k.trailing_zeros();
         let (first_work_tile, set) = div_rem(thread::block_idx_x() >> shift, sets);
@@ -81,7 +81,7 @@ pub(super) struct Made {
 /// Returns which of two neighbouring outputs in depth filter `filter` of a block computes. A block with two
 /// outputs has one tile.
 #[inline(always)]
-pub(super) fn which_output(g: &GemmGeometry, filter: u32) -> u32 {
+pub(super) fn which_output(g: &ImplicitGemmGeometry, filter: u32) -> u32 {
     if g.outputs_d == 1 {
         0
     } else {
