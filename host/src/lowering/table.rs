@@ -138,7 +138,7 @@ pub(super) const TABLE: [Row; 10] = [
     },
     Row {
         name: "gemm",
-        implements: "in 16 bits from NHWC to NHWC, on `sm_90a`: a convolution of one group, output channels in whole vectors of eight, strides of up to 8 and filters that reach over up to 32 elements, without a norm, perhaps with batch_norm and arithmetic with parameters, a clamp or leaky_relu; up to eight functions behind it, or silu or hardswish, a residual, and a clamp or leaky_relu",
+        implements: "in 16 bits from NHWC to NHWC, on `sm_90a`: a convolution of one group, output channels in whole vectors of eight, strides of up to 8, a padding of up to 16 and filters that reach over up to 32 elements, without a norm, perhaps with batch_norm and arithmetic with parameters, a clamp or leaky_relu; up to eight functions behind it, or silu or hardswish, a residual, and a clamp or leaky_relu",
         summary: "a matrix product of windows and filters on tensor cores",
         can_implement: |row, region, form| {
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
