@@ -38,3 +38,44 @@ def test_reports_are_of_parameters_that_are_there():
     # As with another model's parameter at the address of a freed one.
     kept.weight.data, kept.bias = torch.ones(2, 2), None
     assert compiled(kept) is None
+
+
+def test_models_are_better_if_calls_or_graphs_are_faster_and_neither_is_slower():
+    one = _choice.Times(1.0, 1.0)
+    for call, graph, is_better in [
+        (0.9, 1.0, True),
+        (1.0, 0.9, True),
+        (0.9, 1.1, False),
+        (1.1, 0.9, False),
+        (0.99, 0.99, False),
+        (0.9, 1.02, True),
+    ]:
+        assert _choice.better(_choice.Times(call, graph), one) is is_better, (call, graph)
+    # Without graphs, calls decide.
+    assert _choice.better(_choice.Times(0.9), one)
+    assert not _choice.better(_choice.Times(0.99), _choice.Times(1.0))
+
+
+def test_units_that_make_a_model_slower_are_left_out():
+    """Units take 1 each, and as much as PyTorch's kernels if left out, but slow ones take 3."""
+    for slow in [set(), {0}, {7}, {2, 3, 6}, set(range(8))]:
+        tried = []
+
+        def taken(refused, slow=slow, tried=tried):
+            tried.append(refused)
+            return _choice.Times(sum(3.0 if one in slow and one not in refused else 1.0 for one in range(8)))
+
+        refused, times = _choice.choose(range(8), taken)
+        assert refused >= slow and times == _choice.Times(8.0), (slow, refused)
+        assert tried[0] == set() and len(tried) <= 1 + _choice._TRIES
+
+
+def test_durations_are_lower_quartiles(monkeypatch):
+    clock = [0.0]
+    durations = iter([9.0, 1.0, 2.0, 8.0, 7.0, 6.0, 5.0, 4.0])
+
+    def call():
+        clock[0] += next(durations)
+
+    monkeypatch.setattr(_choice.time, "perf_counter", lambda: clock[0])
+    assert _choice.duration(call, 40.0) == 4e3

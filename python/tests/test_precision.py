@@ -123,3 +123,9 @@ def test_compiled_modules_follow_the_setting():
     finally:
         torch.set_float32_matmul_precision(before)
     assert seen == [False, True]
+
+
+def test_other_precisions_are_refused(model):
+    for precision in ("half", "", "FAST"):
+        with pytest.raises(ValueError, match=f"precision is '{precision}'"):
+            convfuse.fuse(model, precision=precision)

@@ -7,6 +7,7 @@ mod exports;
 mod fuzz;
 mod gpu_bundle;
 mod layout;
+mod mistakes;
 mod mutants;
 mod packages;
 mod paths;
@@ -70,6 +71,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
+    /// Plant hand-written mistakes in a copy of the repository, and fail if a test does not detect its own.
+    Mistakes(mistakes::Arguments),
     /// Check that every operator has its homes, that files stay short, and that published packages are whole.
     Layout,
 }
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Chore::Exports { check: true } => exports::check(root()),
         Chore::Campaign { arguments } => campaign::run(root(), &arguments),
         Chore::Mutants { arguments } => mutants::run(root(), &arguments),
+        Chore::Mistakes(arguments) => mistakes::run(root(), &arguments),
         Chore::GpuBundle => gpu_bundle::run(root()),
         Chore::Fuzz(arguments) => fuzz::run(root(), &arguments),
         Chore::Coverage { names, last } => coverage::run(root(), &names, last),

@@ -40,21 +40,13 @@ pub(crate) fn run(root: &Path, arguments: &[std::ffi::OsString]) -> Result<()> {
     let tree = copy.join("tree");
     let sh = Shell::new()?;
     sh.change_dir(root);
-    let listed = cmd!(sh, "git ls-files --cached --others --exclude-standard").read()?;
-    let files: Vec<&str> = listed
-        .lines()
-        .filter(|file| root.join(file).is_file())
-        .collect();
+    let listed = tracked_files(root)?;
+    let files: Vec<&str> = listed.iter().map(String::as_str).collect();
     let known = Known::of(root, &files)?;
     let mut mutants = Vec::new();
     for file in &files {
         let text = fs::read(root.join(file)).with_context(|| (*file).to_owned())?;
-        let is_mutated = MUTATED
-            .iter()
-            .any(|folder| Path::new(file).starts_with(folder))
-            && file.ends_with(".rs")
-            && !file.contains("tests");
-        let text = match is_mutated {
+        let text = match is_mutated(file) {
             true => mutate(file, &String::from_utf8(text)?, &known, &mut mutants)?.into_bytes(),
             false if MANIFESTS.contains(file) => {
                 let text = String::from_utf8(text)?;
@@ -85,8 +77,17 @@ pub(crate) fn run(root: &Path, arguments: &[std::ffi::OsString]) -> Result<()> {
     Ok(())
 }
 
+/// Returns the files of the repository that git does not ignore.
+pub(crate) fn tracked_files(root: &Path) -> Result<Vec<String>> {
+    let sh = Shell::new()?;
+    sh.change_dir(root);
+    let listed = cmd!(sh, "git ls-files --cached --others --exclude-standard").read()?;
+    let files = listed.lines().filter(|file| root.join(file).is_file());
+    Ok(files.map(str::to_owned).collect())
+}
+
 /// Writes a file only if its contents changed, to avoid recompilation.
-fn write_changed(path: &PathBuf, text: &[u8]) -> Result<()> {
+pub(crate) fn write_changed(path: &PathBuf, text: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|before| before == text) {
         return Ok(());
     }

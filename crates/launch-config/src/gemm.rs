@@ -421,7 +421,12 @@ impl fmt::Display for Gemm {
             true => "windows by im2col",
             false => "a matrix of pixels",
         };
-        write!(f, ", {rows}, {} buffers of results", g.buffers)?;
+        let results = if g.buffers > 1 {
+            ", double-buffered results"
+        } else {
+            ""
+        };
+        write!(f, ", {rows}{results}")?;
         match self.few_channels {
             Some(few) => write!(
                 f,

@@ -1,7 +1,7 @@
 //! Chains that are not presets.
 
 use op_spec::graph::{BroadcastParameter, Layer, OtherTensor};
-use op_spec::{ReductionOp, ReductionSpec};
+use op_spec::{Layout, ReductionOp, ReductionSpec};
 
 use super::*;
 use crate::operators::Precision;
@@ -386,5 +386,18 @@ fn transposed_convolutions_reformat_once() {
         ),
     ] {
         assert_eq!(launches(dtype, &properties, precision), wanted, "{dtype}");
+    }
+}
+
+/// A dense input of one channel is read in the layout of the output. One of several channels is NCHW.
+#[test]
+fn inputs_of_one_channel_have_the_layout_of_the_output() {
+    let options = Options::default().output_layout(Layout::Nhwc);
+    for (channels, layout) in [(1, Layout::Nhwc), (8, Layout::Nchw)] {
+        let conv = Layer::from(Layer::conv2d("conv", 64, 3));
+        let chain = Chain::new(channels, vec![conv]).unwrap();
+        let input = [2, channels, 20, 20];
+        let runs = chosen(&chain, &input, DType::F16, &H200, &options).unwrap();
+        assert_eq!(runs[0].facts.reads, layout, "{channels} channels");
     }
 }
