@@ -7,8 +7,6 @@ mod inputs;
 pub use driver::DriverError;
 pub use inputs::InputsError;
 
-use op_spec::graph::Graph;
-
 use crate::contract::LaunchError;
 use crate::dtype::DType;
 
@@ -54,6 +52,10 @@ pub enum Error {
     /// Layers that do not form a valid graph, or an input that a graph refuses.
     #[error(transparent)]
     Graph(#[from] op_spec::graph::GraphError),
+
+    /// A text that names no partition of a graph.
+    #[error(transparent)]
+    Partition(#[from] op_spec::graph::PartitionError),
 
     /// Further inputs (besides the first) that do not match the inputs of a graph.
     #[error(transparent)]
@@ -419,15 +421,6 @@ impl Error {
             Error::Driver(error) | Error::Jit { cause: error, .. } => error.is_fatal(),
             Error::Forked => true,
             _ => false,
-        }
-    }
-
-    /// Returns the error for a graph that would run on the CPU device.
-    pub(crate) fn no_kernels_on_cpu(graph: &Graph) -> Error {
-        Error::NoKernels {
-            layers: graph.operators(),
-            asked: None,
-            reasons: "the cpu device runs none; `explain_for` lists those of a GPU".to_owned(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Conversions of other errors into the library's [`Error`].
 
+use op_spec::graph::Graph;
+
 use super::{DriverError, Error};
 use crate::host_memory::NoMemory;
 
@@ -41,5 +43,16 @@ impl From<cuda_std::emulator::Fault> for Error {
         tracing::error!(target: "convfuse::fault", %fault, "the emulator stopped a kernel");
         // A fault is large; boxed, it keeps results small.
         Error::Emulator(Box::new(fault))
+    }
+}
+
+impl Error {
+    /// Returns the error for a graph that would run on the CPU device.
+    pub(crate) fn no_kernels_on_cpu(graph: &Graph) -> Error {
+        Error::NoKernels {
+            layers: graph.operators(),
+            asked: None,
+            reasons: "the cpu device runs none; `explain_for` lists those of a GPU".to_owned(),
+        }
     }
 }

@@ -116,9 +116,10 @@ impl Replicas {
         inputs: impl Into<Inputs<&'a ArrayBase<S, D>>>,
         options: &Options,
     ) -> Result<ArrayD<f32>> {
-        let inputs = arrays::views(&self.models[0], inputs.into())?;
+        let (inputs, lacks_batch) = arrays::batched(&self.models[0], inputs.into())?;
         let shares = self.of(inputs[0].shape());
-        arrays::fresh(&shares, &inputs, options, &Cut::for_threads(shares.len()))
+        let y = arrays::fresh(&shares, &inputs, options, &Cut::for_threads(shares.len()))?;
+        Ok(arrays::without_batch(y, lacks_batch))
     }
 
     /// [`Model::forward_array_into`] on all devices concurrently.
@@ -137,15 +138,11 @@ impl Replicas {
         O: DataMut<Elem = f32>,
         E: Dimension,
     {
-        let inputs = arrays::views(&self.models[0], inputs.into())?;
+        let (inputs, lacks_batch) = arrays::batched(&self.models[0], inputs.into())?;
         let shares = self.of(inputs[0].shape());
-        arrays::into(
-            &shares,
-            &inputs,
-            y,
-            options,
-            &Cut::for_threads(shares.len()),
-        )
+        let mut y = arrays::with_batch(y, lacks_batch);
+        let cut = Cut::for_threads(shares.len());
+        arrays::into(&shares, &inputs, &mut y, options, &cut)
     }
 
     /// [`Model::forward_pinned`] on all devices concurrently.
@@ -374,6 +371,16 @@ mod tests {
         let replicated = Replicas::new(&coupled, &cpus).unwrap();
         assert_eq!(replicated.shares(8), [0..8, 8..8, 8..8]);
         same_bits(&coupled, &cpus);
+        // An input without a batch is a batch of one sample, which the first device computes.
+        let sample = crate::data::fill(3, (3, 5, 6, 7));
+        let alone = replicas.models()[0].forward_array(&sample).unwrap();
+        assert_eq!(replicas.forward_array(&sample).unwrap(), alone);
+        let mut y = ndarray::ArrayD::zeros(alone.shape());
+        let default = Options::default();
+        replicas
+            .forward_array_into(&sample, &mut y, &default)
+            .unwrap();
+        assert_eq!(y, alone);
         let empty = ndarray::Array5::<f32>::zeros((0, 3, 5, 6, 7));
         let (one, all) = (&replicas.models()[0], &replicas);
         assert_eq!(

@@ -223,13 +223,13 @@ mod tests {
     fn the_slower_of_memory_and_arithmetic_is_the_floor() {
         assert_eq!(ROUND.floor_s(4_000_000, 1, MathMode::Half), 1e-6);
         assert_eq!(ROUND.floor_s(1, 600_000_000, MathMode::Half), 1e-6);
-        assert_eq!(ROUND.flop_per_s(MathMode::Accurate), 150e12);
+        assert_eq!(ROUND.flop_per_s(MathMode::Accurate), 200e12);
         assert_eq!(ROUND.flop_per_s(MathMode::Fast), 600e12);
         let hopper = Ceilings {
             wgmma_f16_flop_per_s: Some(900e12),
             ..ROUND
         };
         assert_eq!(hopper.flop_per_s(MathMode::Half), 900e12);
-        assert_eq!(hopper.flop_per_s(MathMode::Accurate), 225e12);
+        assert_eq!(hopper.flop_per_s(MathMode::Accurate), 300e12);
     }
 }

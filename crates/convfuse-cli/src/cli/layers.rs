@@ -7,6 +7,7 @@ use convfuse::graph::{Chain, Graph};
 use convfuse::model::{Options, Precision, Strategy};
 use convfuse::spec::Layout;
 use convfuse_cli::bench::Description;
+use serde::de::DeserializeOwned;
 
 use super::bench::{Attributes, Request, Shape, describe, dtype, read, shape};
 use super::failure::Failure;
@@ -42,8 +43,13 @@ impl LayersFile {
     /// Reads the layers of the file, if there is one.
     pub(super) fn read(&self) -> Result<Option<Graph>, Failure> {
         Ok(match (&self.chain, &self.network) {
-            (Some(chain), _) => Some(read::<Chain>(chain)?.into()),
-            (None, Some(network)) => Some(read(network)?),
+            (Some(chain), _) => {
+                Some(read_or_hint::<Chain, Graph>(chain, "a network: use --network")?.into())
+            }
+            (None, Some(network)) => Some(read_or_hint::<Graph, Chain>(
+                network,
+                "a chain: use --chain",
+            )?),
             (None, None) => None,
         })
     }
@@ -53,6 +59,17 @@ impl LayersFile {
         must_not_replace(written, ("--chain", self.chain.as_deref()))?;
         must_not_replace(written, ("--network", self.network.as_deref()))
     }
+}
+
+/// Reads a file of layers. The error for a file of the other kind is `hint`.
+fn read_or_hint<T: DeserializeOwned, Other: DeserializeOwned>(
+    path: &Path,
+    hint: &str,
+) -> Result<T, Failure> {
+    read(path).map_err(|failure| match read::<Other>(path) {
+        Ok(_) => Failure::from(format!("is {hint}")).of(path.display()),
+        Err(_) => failure,
+    })
 }
 
 /// Options of commands about one run of layers by kernels.

@@ -89,6 +89,11 @@ fn project_name(folder: &Path) -> Result<&str, Failure> {
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     match name {
         "convfuse" => Err("the project cannot have the library's name, convfuse".into()),
+        // Cargo's own folders below `target`.
+        "build" | "deps" | "examples" | "incremental" => Err(Failure::Refused(format!(
+            "{}: cargo refuses programs called {name}",
+            folder.display()
+        ))),
         _ if is_word && begins => Ok(name),
         _ => Err(Failure::Refused(format!(
             "{}: the last part must be a package's name: letters, digits, - and _, no digit first",

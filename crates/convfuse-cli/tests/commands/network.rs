@@ -59,10 +59,10 @@ fn what_is_no_network_is_refused() {
     program.file("chain.json", chain);
     program
         .run(&format!("{run} x.npy --network chain.json"))
-        .was_refused(&["chain.json: unknown field `in_channels`"]);
+        .was_refused(&["chain.json: is a chain: use --chain"]);
     program
         .run(&format!("{run} x.npy --chain net.json"))
-        .was_refused(&["net.json: unknown field `version`"]);
+        .was_refused(&["net.json: is a network: use --network"]);
     program
         .run(&format!("{run} x.npy --network net.json"))
         .was_refused(&["x.npy: input skip is missing"]);

@@ -62,6 +62,9 @@ fn a_project_is_refused_where_something_is_or_by_a_name_that_no_package_has() {
             .was_refused(&["must be a package's name"]);
     }
     program
+        .run("new build")
+        .was_refused(&["build: cargo refuses programs called build"]);
+    program
         .run("new convfuse")
         .was_refused(&["cannot have the library's name"]);
     program

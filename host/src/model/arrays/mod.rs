@@ -18,7 +18,7 @@ mod tests;
 use std::any::Any;
 use std::fmt;
 
-use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, Data, DataMut, Dimension};
+use ndarray::{ArrayBase, ArrayD, ArrayViewD, ArrayViewMutD, Axis, Data, DataMut, Dimension};
 
 pub(crate) use chunks::Cut;
 use pipeline::Pipeline;
@@ -102,23 +102,10 @@ impl Model {
         inputs: impl Into<Inputs<&'a ArrayBase<S, D>>>,
         options: &Options,
     ) -> Result<ArrayD<f32>> {
-        let mut inputs = views(self, inputs.into())?;
-        let cut = Cut::for_threads(1);
-        let lacks_batch = self.graph().lacks_batch(inputs[0].shape());
-        if lacks_batch {
-            inputs = inputs.into_iter().map(|x| x.insert_axis(Axis(0))).collect();
-        }
-        let y = fresh(
-            &Share::whole(self, inputs[0].shape()),
-            &inputs,
-            options,
-            &cut,
-        )?;
-        Ok(if lacks_batch {
-            y.remove_axis(Axis(0))
-        } else {
-            y
-        })
+        let (inputs, lacks_batch) = batched(self, inputs.into())?;
+        let shares = Share::whole(self, inputs[0].shape());
+        let y = fresh(&shares, &inputs, options, &Cut::for_threads(1))?;
+        Ok(without_batch(y, lacks_batch))
     }
 
     /// [`forward_array_with`](Self::forward_array_with) into an existing array. This avoids the cost of
@@ -156,16 +143,10 @@ impl Model {
         O: DataMut<Elem = f32>,
         E: Dimension,
     {
-        let mut inputs = views(self, inputs.into())?;
-        let cut = Cut::for_threads(1);
-        if self.graph().lacks_batch(inputs[0].shape()) {
-            inputs = inputs.into_iter().map(|x| x.insert_axis(Axis(0))).collect();
-            let shares = Share::whole(self, inputs[0].shape());
-            let mut y = y.view_mut().insert_axis(Axis(0));
-            return into(&shares, &inputs, &mut y, options, &cut);
-        }
+        let (inputs, lacks_batch) = batched(self, inputs.into())?;
         let shares = Share::whole(self, inputs[0].shape());
-        into(&shares, &inputs, y, options, &cut)
+        let mut y = with_batch(y, lacks_batch);
+        into(&shares, &inputs, &mut y, options, &Cut::for_threads(1))
     }
 
     /// Runs [`forward`](Self::forward) on batches in pinned memory, which the GPU copies asynchronously.
@@ -194,13 +175,39 @@ impl Model {
     }
 }
 
-/// Returns the inputs in the order of the model's graph.
-pub(crate) fn views<'a, S: Data<Elem = f32>, D: Dimension>(
+/// Returns the inputs in the order of the model's graph, and whether they lacked a batch. Such inputs become
+/// a batch of one sample.
+pub(crate) fn batched<'a, S: Data<Elem = f32>, D: Dimension>(
     model: &Model,
     inputs: Inputs<&'a ArrayBase<S, D>>,
-) -> Result<Vec<ArrayViewD<'a, f32>>> {
+) -> Result<(Vec<ArrayViewD<'a, f32>>, bool)> {
     let inputs = inputs.map(|array| array.view().into_dyn());
-    inputs.arranged(OPERATOR, model.graph().inputs())
+    let mut inputs = inputs.arranged(OPERATOR, model.graph().inputs())?;
+    let lacks_batch = model.graph().lacks_batch(inputs[0].shape());
+    if lacks_batch {
+        inputs = inputs.into_iter().map(|x| x.insert_axis(Axis(0))).collect();
+    }
+    Ok((inputs, lacks_batch))
+}
+
+/// Returns the output for [`batched`] inputs, without the batch if the inputs lacked one.
+pub(crate) fn without_batch(y: ArrayD<f32>, lacks_batch: bool) -> ArrayD<f32> {
+    match lacks_batch {
+        true => y.remove_axis(Axis(0)),
+        false => y,
+    }
+}
+
+/// Returns the caller's array for the output for [`batched`] inputs.
+pub(crate) fn with_batch<O: DataMut<Elem = f32>, E: Dimension>(
+    y: &mut ArrayBase<O, E>,
+    lacks_batch: bool,
+) -> ArrayViewMutD<'_, f32> {
+    let y = y.view_mut().into_dyn();
+    match lacks_batch {
+        true => y.insert_axis(Axis(0)),
+        false => y,
+    }
 }
 
 /// [`Model::forward_array_into`] with chunks of about this many bytes (input and output together), and this

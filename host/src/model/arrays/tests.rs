@@ -176,7 +176,7 @@ fn residuals_are_cut_along(device: &Device) {
     let inputs = Inputs::new(&x).with("late", &late);
     let inputs = inputs.with("more", &more).with("early", &early);
     let wanted = bits(&model.forward_array(inputs.clone()).unwrap());
-    let arranged = views(&model, inputs).unwrap();
+    let (arranged, _) = batched(&model, inputs).unwrap();
     let shares = Share::whole(&model, &SHAPE);
     // The bytes of a sample: two images of three channels, two of one channel, and the output.
     let cut = small(4 * (2 * 90 + 3 * 30));
