@@ -54,6 +54,8 @@ mod conv;
 mod conv_transpose;
 #[cfg(feature = "graph")]
 pub mod data;
+#[cfg(feature = "graph")]
+mod finite;
 mod flatten;
 #[cfg(feature = "graph")]
 mod gate;

@@ -3,8 +3,10 @@
 //! A new function is a variant of [`PointwiseSpec`] and an arm of each of its methods.
 
 mod clamp;
+mod gelu;
 
 pub use clamp::{ClampProblem, ClampSpec};
+pub use gelu::GeluApproximation;
 
 use crate::error::SpecError;
 use crate::shape::elements;
@@ -33,7 +35,13 @@ pub enum PointwiseSpec {
     /// [`torch.nn.LeakyReLU`](https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html).
     LeakyRelu {
         /// The factor of values not above 0, any number; PyTorch's default is 0.01.
-        #[cfg_attr(feature = "graph", serde(default = "layer::default_negative_slope"))]
+        #[cfg_attr(
+            feature = "graph",
+            serde(
+                default = "layer::default_negative_slope",
+                serialize_with = "crate::finite::number"
+            )
+        )]
         negative_slope: f64,
     },
     /// Values times their sigmoid; see
@@ -59,17 +67,35 @@ pub enum PointwiseSpec {
     /// [`torch.nn.functional.elu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.elu.html).
     Elu {
         /// The factor of `e^x - 1` for values not above 0, any number; PyTorch's default is 1.
-        #[cfg_attr(feature = "graph", serde(default = "layer::default_alpha"))]
+        #[cfg_attr(
+            feature = "graph",
+            serde(
+                default = "layer::default_alpha",
+                serialize_with = "crate::finite::number"
+            )
+        )]
         alpha: f64,
     },
     /// A smooth maximum with 0; see
     /// [`torch.nn.functional.softplus`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softplus.html).
     Softplus {
         /// The sharpness of the bend, any number; PyTorch's default is 1.
-        #[cfg_attr(feature = "graph", serde(default = "layer::default_beta"))]
+        #[cfg_attr(
+            feature = "graph",
+            serde(
+                default = "layer::default_beta",
+                serialize_with = "crate::finite::number"
+            )
+        )]
         beta: f64,
         /// The bound of `beta * x` above which `x` stays unchanged; PyTorch's default is 20.
-        #[cfg_attr(feature = "graph", serde(default = "layer::default_threshold"))]
+        #[cfg_attr(
+            feature = "graph",
+            serde(
+                default = "layer::default_threshold",
+                serialize_with = "crate::finite::number"
+            )
+        )]
         threshold: f64,
     },
     /// Values times the hyperbolic tangent of their softplus; see
@@ -79,10 +105,22 @@ pub enum PointwiseSpec {
     /// [`torch.nn.functional.hardtanh`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardtanh.html).
     Hardtanh {
         /// The lower bound, not above the upper one; PyTorch's default is -1.
-        #[cfg_attr(feature = "graph", serde(default = "layer::default_min_val"))]
+        #[cfg_attr(
+            feature = "graph",
+            serde(
+                default = "layer::default_min_val",
+                serialize_with = "crate::finite::number"
+            )
+        )]
         min_val: f64,
         /// The upper bound; PyTorch's default is 1.
-        #[cfg_attr(feature = "graph", serde(default = "layer::default_max_val"))]
+        #[cfg_attr(
+            feature = "graph",
+            serde(
+                default = "layer::default_max_val",
+                serialize_with = "crate::finite::number"
+            )
+        )]
         max_val: f64,
     },
     /// A piecewise linear sigmoid; see
@@ -92,54 +130,44 @@ pub enum PointwiseSpec {
     /// [`torch.add`](https://docs.pytorch.org/docs/stable/generated/torch.add.html).
     Add {
         /// The constant, any number.
+        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::finite::number"))]
         value: f64,
     },
     /// Values minus a constant; see
     /// [`torch.sub`](https://docs.pytorch.org/docs/stable/generated/torch.sub.html).
     Sub {
         /// The constant, any number.
+        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::finite::number"))]
         value: f64,
     },
     /// Values times a constant; see
     /// [`torch.mul`](https://docs.pytorch.org/docs/stable/generated/torch.mul.html).
     Mul {
         /// The constant, any number.
+        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::finite::number"))]
         value: f64,
     },
     /// Values divided by a constant; see
     /// [`torch.div`](https://docs.pytorch.org/docs/stable/generated/torch.div.html) without `rounding_mode`.
     Div {
         /// The constant, any number.
+        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::finite::number"))]
         value: f64,
     },
     /// The smaller of a value and a constant; see
     /// [`torch.minimum`](https://docs.pytorch.org/docs/stable/generated/torch.minimum.html).
     Minimum {
         /// The constant, any number; NaN makes all values NaN.
+        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::finite::number"))]
         value: f64,
     },
     /// The larger of a value and a constant; see
     /// [`torch.maximum`](https://docs.pytorch.org/docs/stable/generated/torch.maximum.html).
     Maximum {
         /// The constant, any number; NaN makes all values NaN.
+        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::finite::number"))]
         value: f64,
     },
-}
-
-/// The computation of the normal distribution in [`gelu`](PointwiseSpec::Gelu).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "graph",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "snake_case")
-)]
-#[non_exhaustive]
-pub enum GeluApproximation {
-    /// Exact, by the error function.
-    #[default]
-    None,
-    /// An approximation by the hyperbolic tangent of `sqrt(2 / pi) * (x + 0.044715 x^3)`.
-    Tanh,
 }
 
 impl PointwiseSpec {
@@ -349,86 +377,4 @@ impl PointwiseProblem {
 }
 
 #[cfg(feature = "graph")]
-mod layer {
-    use alloc::vec::Vec;
-
-    use super::{ClampSpec, GeluApproximation, PointwiseSpec};
-    use crate::SpecError;
-    use crate::graph::layer::{GraphLayer, Layer, LayerProblem, constructors};
-
-    constructors! {
-        /// A clamp with both bounds.
-        clamp(min: f64, max: f64) = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec { min: Some(min), max: Some(max) }));
-        /// Negative values become 0.
-        relu() = Layer::Pointwise(PointwiseSpec::Relu {});
-        /// Values that are not above 0 are multiplied by `negative_slope`.
-        leaky_relu(negative_slope: f64) = Layer::Pointwise(PointwiseSpec::LeakyRelu { negative_slope });
-        /// Values times their sigmoid.
-        silu() = Layer::Pointwise(PointwiseSpec::Silu {});
-        /// Values times the normal distribution's cumulative probability at the value.
-        gelu(approximate: GeluApproximation) = Layer::Pointwise(PointwiseSpec::Gelu { approximate });
-        /// `1 / (1 + e^-x)`
-        sigmoid() = Layer::Pointwise(PointwiseSpec::Sigmoid {});
-        /// The hyperbolic tangent.
-        tanh() = Layer::Pointwise(PointwiseSpec::Tanh {});
-        /// Values times `clamp(x + 3, 0, 6) / 6`.
-        hardswish() = Layer::Pointwise(PointwiseSpec::Hardswish {});
-        /// Values that are not above 0 become `alpha * (e^x - 1)`.
-        elu(alpha: f64) = Layer::Pointwise(PointwiseSpec::Elu { alpha });
-        /// `ln(1 + e^(beta x)) / beta`, where `beta * x` is not above `threshold`.
-        softplus(beta: f64, threshold: f64) = Layer::Pointwise(PointwiseSpec::Softplus { beta, threshold });
-        /// Values times the hyperbolic tangent of `ln(1 + e^x)`.
-        mish() = Layer::Pointwise(PointwiseSpec::Mish {});
-        /// Values limited to an interval.
-        hardtanh(min_val: f64, max_val: f64) = Layer::Pointwise(PointwiseSpec::Hardtanh { min_val, max_val });
-        /// `clamp(x + 3, 0, 6) / 6`
-        hardsigmoid() = Layer::Pointwise(PointwiseSpec::Hardsigmoid {});
-        /// The smaller of a value and a constant.
-        minimum(value: f64) = Layer::Pointwise(PointwiseSpec::Minimum { value });
-        /// The larger of a value and a constant.
-        maximum(value: f64) = Layer::Pointwise(PointwiseSpec::Maximum { value });
-    }
-
-    pub(super) const fn default_negative_slope() -> f64 {
-        0.01
-    }
-
-    pub(super) const fn default_alpha() -> f64 {
-        1.0
-    }
-
-    pub(super) const fn default_beta() -> f64 {
-        1.0
-    }
-
-    pub(super) const fn default_threshold() -> f64 {
-        20.0
-    }
-
-    pub(super) const fn default_min_val() -> f64 {
-        -1.0
-    }
-
-    pub(super) const fn default_max_val() -> f64 {
-        1.0
-    }
-
-    impl GraphLayer for PointwiseSpec {
-        fn is_pointwise(&self) -> bool {
-            true
-        }
-
-        fn needs_channels(&self) -> bool {
-            false
-        }
-
-        fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
-            self.check().map(|()| Some(channels))
-        }
-
-        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
-            let problem = self.problem(input)?;
-            Ok((LayerProblem::Pointwise(problem), input.to_vec()))
-        }
-    }
-}
+mod layer;

@@ -5,7 +5,7 @@ use op_spec::graph::{
     BroadcastParameter, Chain, ConvLayer, GraphError, Initialisation, Layer, NormalForm, Partition,
     Pointwise, Reduction,
 };
-use op_spec::{GeluApproximation, MaxPool2dSpec, SpecError};
+use op_spec::{ClampSpec, GeluApproximation, MaxPool2dSpec, PointwiseSpec, SpecError};
 
 fn chain_85() -> Chain {
     KernelBench85::default().chain().unwrap()
@@ -383,4 +383,29 @@ fn presets_refuse_what_their_operators_refuse() {
         chain_79().problem(&[2, 3, 3, 3, 3])
             => "layer 2: instance_norm: spatial elements is 1, minimum 2 (one value has no deviation)";
     }
+}
+
+/// JSON has no infinities and no NaN, so a chain with such a constant is refused as it is written.
+#[test]
+fn constants_that_no_file_holds_are_refused() {
+    let written = |layer| serde_json::to_string(&Chain::new(2, vec![layer]).unwrap());
+    for (layer, number) in [
+        (Layer::add(f64::NAN), "NaN"),
+        (Layer::mul(f64::INFINITY), "inf"),
+        (Layer::elu(f64::INFINITY), "inf"),
+        (Layer::leaky_relu(f64::NEG_INFINITY), "-inf"),
+        (Layer::softplus(1.0, f64::INFINITY), "inf"),
+        (Layer::hardtanh(f64::NEG_INFINITY, 0.0), "-inf"),
+        (Layer::maximum(f64::NAN), "NaN"),
+        (Layer::clamp(f64::INFINITY, 1.0), "inf"),
+        (Layer::clamp(0.0, f64::NEG_INFINITY), "-inf"),
+    ] {
+        let error = written(layer).unwrap_err().to_string();
+        assert_eq!(error, format!("{number}: files have only finite numbers"));
+    }
+    // A bound that excludes no value is none.
+    let unbounded = written(Layer::clamp(0.0, f64::INFINITY)).unwrap();
+    let chain: Chain = serde_json::from_str(&unbounded).unwrap();
+    let below = PointwiseSpec::Clamp(ClampSpec::new(0.0, None));
+    assert_eq!(chain.layers(), [Layer::Pointwise(below)]);
 }

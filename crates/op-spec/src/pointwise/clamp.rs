@@ -16,10 +16,24 @@ const CLAMP: &str = "clamp";
 #[non_exhaustive]
 pub struct ClampSpec {
     /// The lower bound.
-    #[cfg_attr(feature = "graph", serde(skip_serializing_if = "Option::is_none"))]
+    #[cfg_attr(
+        feature = "graph",
+        serde(
+            skip_serializing_if = "Option::is_none",
+            serialize_with = "crate::finite::lower",
+            default
+        )
+    )]
     pub min: Option<f64>,
     /// The upper bound, which wins over a larger `min`.
-    #[cfg_attr(feature = "graph", serde(skip_serializing_if = "Option::is_none"))]
+    #[cfg_attr(
+        feature = "graph",
+        serde(
+            skip_serializing_if = "Option::is_none",
+            serialize_with = "crate::finite::upper",
+            default
+        )
+    )]
     pub max: Option<f64>,
 }
 
