@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 """Compares convfuse with PyTorch on the blocks of real networks: chains of any layers.
 
-    python3 scripts/blocks_pytorch.py --convfuse target/release/convfuse --markdown blocks.md --json blocks.json
+    python3 scripts/blocks_pytorch.py --convfuse target/release/convfuse --markdown blocks.md --json
+    blocks.json
 
-The problems are those of block_problems.json, each a chain and an input's shape. PyTorch's modules run eagerly and compiled,
-in both memory formats, with cuDNN's search for the fastest algorithm and in inference mode; each in the types of --dtypes,
-of which tf32 is f32 with rounded factors. Two stages:
+The problems are those of block_problems.json, each a chain and an input's shape. PyTorch's modules run
+eagerly and compiled, in both memory formats, with cuDNN's search for the fastest algorithm and in inference
+mode; each in the types of --dtypes, of which tf32 is f32 with rounded factors. Two stages:
 
 1. worker processes compile all variants side by side, which fills the cache of torch.compile (with --workers 0, none does,
    and each variant is compiled where it is timed);
 2. one process alone on the device runs `convfuse bench` on a problem, then PyTorch, and compares all outputs with PyTorch in
    float64. A problem that is stuck is given up, and another process does the rest.
 
-Inputs, parameters, timing and comparison are those of compare_pytorch.py: device events, 256 MiB written before each run, the
-median. Without --convfuse, or where convfuse fails, PyTorch makes the parameters. Results are printed and written as
-they come; standard error tells what each variant's first run took, with its compilation and cuDNN's search. The exit
-status is 1 if a problem was given up, or if convfuse has a result that is wrong or absent.
+Inputs, parameters, timing and comparison are those of compare_pytorch.py: device events, 256 MiB written
+before each run, the median. Without --convfuse, or where convfuse fails, PyTorch makes the parameters.
+Results are printed and written as they come; standard error tells what each variant's first run took, with
+its compilation and cuDNN's search. The exit status is 1 if a problem was given up, or if convfuse has a
+result that is wrong or absent.
 
 Needs PyTorch with CUDA, Triton for torch.compile, safetensors; no Rust.
 """
@@ -135,7 +137,8 @@ def compile_stage(folder, part, dtypes):
 
 
 def bench(arguments, folder, problem, dtypes, channels_last=False):
-    """Runs `convfuse bench` on a problem; returns its report's problems by element type, and what it complained of."""
+    """Runs `convfuse bench` on a problem; returns its report's problems by element type, and what it
+    complained of."""
     listed, written = folder / "problem.json", folder / "report.json"
     listed.write_text(json.dumps([problem]))
     command = [arguments.convfuse, "bench", "--device", "gpu", "--problems", str(listed)]
@@ -165,7 +168,8 @@ def bench(arguments, folder, problem, dtypes, channels_last=False):
 
 
 def our_rows(kinds, report, complaint, expected, suffix=""):
-    """convfuse's rows of an element type, named by kind and suffix; a kind without a result has a row that says why."""
+    """convfuse's rows of an element type, named by kind and suffix; a kind without a result has a row that
+    says why."""
     by_math_mode = {}
     if report is not None:
         complaint = report.get("error") or complaint

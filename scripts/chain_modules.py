@@ -1,4 +1,5 @@
-"""PyTorch's modules for a chain as convfuse's files have it: operators and attributes go by PyTorch's names there."""
+"""PyTorch's modules for a chain as convfuse's files have it: operators and attributes go by PyTorch's names
+there."""
 
 import torch
 from torch import nn
@@ -95,7 +96,8 @@ class Chain(nn.Sequential):
     """A chain's modules in their order, for inference."""
 
     def __init__(self, chain, rank):
-        """The modules for inputs of this rank. A chain with an operator that has no module here is a `ValueError`."""
+        """The modules for inputs of this rank. A chain with an operator that has no module here is a
+        `ValueError`."""
         super().__init__()
         channels, dimensions = chain["in_channels"], rank - 2
         # Layers of one name share their parameters.

@@ -3,10 +3,10 @@
 
     python3 scripts/compare_pytorch.py --convfuse target/release/convfuse --markdown comparison.md
 
-`convfuse bench` runs first and leaves its figures, parameters and outputs behind. PyTorch, eager and compiled, then
-gets the same parameters and the same inputs (made by the same generator), is timed by the same rules (device
-events, 256 MiB written before each run, the median), and everything, convfuse's outputs too, is compared
-with PyTorch in float64.
+`convfuse bench` runs first and leaves its figures, parameters and outputs behind. PyTorch, eager and
+compiled, then gets the same parameters and the same inputs (made by the same generator), is timed by the same
+rules (device events, 256 MiB written before each run, the median), and everything, convfuse's outputs too, is
+compared with PyTorch in float64.
 
 Needs PyTorch with CUDA, Triton for torch.compile, safetensors; no Rust.
 """
@@ -55,8 +55,8 @@ def signed(number):
 def fill(seed, shape, device="cuda"):
     """The f32 tensor that `convfuse::data::fill` makes: uniform in [0, 1), 24 bits each.
 
-    Element `i` is SplitMix64's output (Steele, Lea and Flood, 2014) for state `i` plus the seed in the upper half,
-    for seeds of 32 bits. Records have no others; of those in older ones the lower 32 counted.
+    Element `i` is SplitMix64's output (Steele, Lea and Flood, 2014) for state `i` plus the seed in the upper
+    half, for seeds of 32 bits. Records have no others; of those in older ones the lower 32 counted.
     """
     import torch
 

@@ -4,9 +4,9 @@
     python3 scripts/host_pytorch.py --convfuse target/release/convfuse --markdown host.md
 
 *Start*: from the start of a process to the first result of problem 85 or 79 at full size in host memory, in processes that
-find nothing that an earlier one left: the driver keeps no machine code, convfuse and torch.compile have empty folders. Then
-once more with what the first run left. *Arrays*: from an array of the host to an array of the host, at full size in f32, beside
-the copies alone. Medians.
+find nothing that an earlier one left: the driver keeps no machine code, convfuse and torch.compile have empty
+folders. Then once more with what the first run left. *Arrays*: from an array of the host to an array of the
+host, at full size in f32, beside the copies alone. Medians.
 
 Needs PyTorch with CUDA, Triton for torch.compile; no Rust.
 """

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Says what binds the kernels of convfuse on the blocks of real networks, by NVIDIA Nsight Compute.
 
-    python3 scripts/profile_blocks.py --convfuse target/release/convfuse --dtype f16 --raw profiles --markdown profile.md
+    python3 scripts/profile_blocks.py --convfuse target/release/convfuse --dtype f16 --raw profiles --markdown
+    profile.md
 
-Runs `convfuse bench` once on each problem of block_problems.json under `ncu`, with the clocks left alone, and prints for each kernel the
-time of one launch and how busy the tensor cores, the level-2 cache, the memory, the paths to shared memory and the issue of
-instructions were, in percent of what there is. --raw keeps the answers of ncu, a CSV file for each problem; --from makes the tables
-of such files and runs nothing. The exit status is 1 if a problem has no answer, and the others are printed all the same.
+Runs `convfuse bench` once on each problem of block_problems.json under `ncu`, with the clocks left alone, and
+prints for each kernel the time of one launch and how busy the tensor cores, the level-2 cache, the memory,
+the paths to shared memory and the issue of instructions were, in percent of what there is. --raw keeps the
+answers of ncu, a CSV file for each problem; --from makes the tables of such files and runs nothing. The exit
+status is 1 if a problem has no answer, and the others are printed all the same.
 
 Needs `ncu` and the permission to read the device's counters; no Rust, no PyTorch.
 """
@@ -32,7 +34,8 @@ METRICS = [
     ("registers", "launch__registers_per_thread"),
 ]
 KERNEL = "Kernel Name"
-# The first launches of a process: those of one forward pass, and of measurements behind it, which are left out.
+# The first launches of a process: those of one forward pass, and of measurements behind it, which are left
+# out.
 LAUNCHES = 12
 OF_MEASUREMENTS = "peak_"
 MICROSECONDS = {"ns": 1e-3, "us": 1.0, "usecond": 1.0, "nsecond": 1e-3, "ms": 1e3, "msecond": 1e3}
@@ -61,7 +64,8 @@ def profile(ncu, convfuse, problem, dtype):
 
 def launches(answer):
     """The first launch of each kernel of the library's, with the values of METRICS by their headings."""
-    # Lines of ncu and of convfuse stand around those of the table, which are quoted; the first has the headings, the second the units.
+    # Lines of ncu and of convfuse stand around those of the table, which are quoted; the first has the
+    # headings, the second the units.
     rows = list(csv.DictReader(io.StringIO("\n".join(line for line in answer.splitlines() if line.startswith('"')))))
     if not rows:
         return []

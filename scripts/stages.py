@@ -20,10 +20,11 @@ def stop(process):
 
 
 def supervise(start, titles, finished, seconds, deadline):
-    """Runs `start(remaining titles)` until all are finished, each within `seconds`; returns those that were not.
+    """Runs `start(remaining titles)` until all are finished, each within `seconds`; returns those that were
+    not.
 
-    `finished()` gives the titles that are done. They are taken in their order. A process that is stuck or dies loses the
-    problem it is at; another is started for the rest.
+    `finished()` gives the titles that are done. They are taken in their order. A process that is stuck or
+    dies loses the problem it is at; another is started for the rest.
     """
     wanted, remaining = titles, titles
     while remaining and time.monotonic() < deadline:

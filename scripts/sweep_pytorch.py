@@ -9,7 +9,8 @@ The problems are those of sweep_problems.json. Three stages, each guarded by a t
 2. worker processes compile PyTorch's variants side by side, which fills the cache of torch.compile;
 3. one process alone on the device times PyTorch, and compares all outputs with PyTorch in float64.
 
-Inputs, parameters, timing and comparison are those of compare_pytorch.py. Results are printed and written as they come.
+Inputs, parameters, timing and comparison are those of compare_pytorch.py. Results are printed and written as
+they come.
 """
 
 import argparse
@@ -95,7 +96,8 @@ class Convfuse:
 
 
 def compile_all(arguments, folder, deadline):
-    """Compiles every variant of every problem in `workers` processes, each of which takes every `workers`-th problem."""
+    """Compiles every variant of every problem in `workers` processes, each of which takes every `workers`-th
+    problem."""
     workers = [
         subprocess.Popen(
             stage_command(arguments, folder, "compile", f"{index}/{arguments.workers}"),

@@ -3,9 +3,9 @@
 
     python bench/calls.py
 
-Host times are medians over rounds of calls on one sample of problem 85, which is a single launch; a round has fewer calls than
-fit into the GPU's queue. GPU times are medians of events around single calls, after a write of 256 MiB that evicts the
-caches. Needs a GPU.
+Host times are medians over rounds of calls on one sample of problem 85, which is a single launch; a round has
+fewer calls than fit into the GPU's queue. GPU times are medians of events around single calls, after a write
+of 256 MiB that evicts the caches. Needs a GPU.
 """
 
 import argparse
@@ -113,7 +113,8 @@ def host_times():
 
 
 def device_times(compile_too):
-    """Rows of the table of GPU times: problem, implementation, microseconds, error against float64, peak memory beyond the input."""
+    """Rows of the table of GPU times: problem, implementation, microseconds, error against float64, peak
+    memory beyond the input."""
     for number, shape in SHAPES.items():
         x = torch.randn(shape, device="cuda")
         module = problem(number)

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Networks that others wrote, before and after `fuse`: times, and errors beside float64.
 
-    python bench/models.py unet segresnet dynunet decoder head [--compile] [--channels-last] [--precision auto accurate] [--size 96] [--device cuda]
+    python bench/models.py unet segresnet dynunet decoder head [--compile] [--channels-last] [--precision auto
+    accurate] [--size 96] [--device cuda]
 
-`unet`, `segresnet` and `dynunet` (nnU-Net) are MONAI's, for volumes of four channels; `decoder` is that of diffusers'
-`AutoencoderKL`; `head` is torchvision's FCOS head on five levels of features. All weights are random. Requires
-`pip install monai diffusers torchvision`, or only the packages of the requested models.
+`unet`, `segresnet` and `dynunet` (nnU-Net) are MONAI's, for volumes of four channels; `decoder` is that of
+diffusers' `AutoencoderKL`; `head` is torchvision's FCOS head on five levels of features. All weights are
+random. Requires `pip install monai diffusers torchvision`, or only the packages of the requested models.
 
-Each way of running a model gives one row: the median milliseconds of calls, and the largest error relative to the largest value
-of the model in float64. In `fuse`, PyTorch's own kernels run the rest of a model; in `torch.compile by convfuse`, inductor
-compiles it. In f32 both use the math mode of PyTorch's convolutions (precision "auto"): the fast (tf32-class) mode unless TF32
-is disabled. The rows after the times compare the fused f32 model with its eager mode: in a CUDA graph, on a side stream, from
-threads, under `torch.compile` and on a second GPU.
+Each way of running a model gives one row: the median milliseconds of calls, and the largest error relative to
+the largest value of the model in float64. In `fuse`, PyTorch's own kernels run the rest of a model; in
+`torch.compile by convfuse`, inductor compiles it. In f32 both use the math mode of PyTorch's convolutions
+(precision "auto"): the fast (tf32-class) mode unless TF32 is disabled. The rows after the times compare the
+fused f32 model with its eager mode: in a CUDA graph, on a side stream, from threads, under `torch.compile`
+and on a second GPU.
 """
 
 import argparse

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Times whole networks in f16 or bf16: PyTorch eager, torch.compile, and convfuse through both of its doors.
 
-    python bench/networks.py [NAMES] [--dtype f16] [--json F] [--markdown F]
-    python bench/networks.py --warm --part 0/8      # fills torch.compile's cache; several processes side by side
+    python bench/networks.py [NAMES] [--dtype f16] [--json F] [--markdown F] python bench/networks.py --warm
+    --part 0/8      # fills torch.compile's cache; several processes side by side
 
-The networks are from timm, torchvision, segmentation_models_pytorch, MONAI and diffusers (install the requested ones with
-`pip`; networks of missing packages are reported as skipped). Weights are random, and models are in
-`eval()` under `torch.inference_mode()`. Each way of running a network is measured in both memory formats, as calls
-and as replays of a CUDA graph, and the better format counts. Times are medians of device events in milliseconds;
-caches are not flushed. The error is the largest difference from the same network in f32 without TF32, relative to
-its largest value.
+The networks are from timm, torchvision, segmentation_models_pytorch, MONAI and diffusers (install the
+requested ones with `pip`; networks of missing packages are reported as skipped). Weights are random, and
+models are in `eval()` under `torch.inference_mode()`. Each way of running a network is measured in both
+memory formats, as calls and as replays of a CUDA graph, and the better format counts. Times are medians of
+device events in milliseconds; caches are not flushed. The error is the largest difference from the same
+network in f32 without TF32, relative to its largest value.
 
 The exit status is 1 if a network failed, or if an error of convfuse is more than twice that of PyTorch eager.
 """

@@ -10,7 +10,8 @@ FEWEST_CALLS, MOST_CALLS = 8, 200
 
 
 def milliseconds(call, seconds, before=lambda: None):
-    """The median time of a call by device events, after warm-up, for some seconds. `before` runs before each call, untimed."""
+    """The median time of a call by device events, after warm-up, for some seconds. `before` runs before each
+    call, untimed."""
     for _ in range(WARM_UPS):
         call()
     torch.cuda.synchronize()

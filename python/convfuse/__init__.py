@@ -1,12 +1,12 @@
 """Fused convolution pipelines on the GPU, for PyTorch.
 
-``convfuse.fuse(model)`` replaces chains of layers in a model with one or a few fused kernels where these are faster, and
-leaves the rest unchanged. ``convfuse.unfuse`` undoes it, and ``convfuse.report`` describes the result. ``convfuse.nn`` has
-modules that are fused from the start. ``convfuse.export(model, example, path)`` writes a whole model as a file that runs
-without Python.
+``convfuse.fuse(model)`` replaces chains of layers in a model with one or a few fused kernels where these are
+faster, and leaves the rest unchanged. ``convfuse.unfuse`` undoes it, and ``convfuse.report`` describes the
+result. ``convfuse.nn`` has modules that are fused from the start. ``convfuse.export(model, example, path)``
+writes a whole model as a file that runs without Python.
 
-Everything requires PyTorch 2.10 or later, except ``import convfuse`` itself and ``convfuse.arrays``, which runs on arrays of
-other libraries.
+Everything requires PyTorch 2.10 or later, except ``import convfuse`` itself and ``convfuse.arrays``, which
+runs on arrays of other libraries.
 """
 
 from __future__ import annotations

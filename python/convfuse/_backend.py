@@ -1,7 +1,8 @@
 """The Dynamo backend: regions of the ATen graph become calls of the operator, PyTorch runs the rest.
 
-There are two entry points. :func:`convfuse.fuse` uses :class:`Kernels`, which runs the rest with PyTorch's own kernels.
-``torch.compile(model, backend="convfuse")`` uses :mod:`convfuse._inductor`, where inductor compiles the rest.
+There are two entry points. :func:`convfuse.fuse` uses :class:`Kernels`, which runs the rest with PyTorch's
+own kernels. ``torch.compile(model, backend="convfuse")`` uses :mod:`convfuse._inductor`, where inductor
+compiles the rest.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Options:
 
 
 def left_to_pytorch(inputs: Sequence[Any]) -> str | None:
-    """The reason why a graph with these inputs is left to PyTorch, or ``None``. Dynamo guards everything that this reads."""
+    """The reason why a graph with these inputs is left to PyTorch, or ``None``. Dynamo guards everything that
+    this reads."""
     tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
     if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
         return "gradients are recorded"
@@ -71,7 +73,8 @@ def _is_of_a_subclass(one: torch.Tensor) -> bool:
 
 
 def guard_hooks() -> None:
-    """Makes Dynamo recompile the current program if a module without hooks gets some, which Dynamo does not check itself."""
+    """Makes Dynamo recompile the current program if a module without hooks gets some, which Dynamo does not
+    check itself."""
     context = TracingContext.try_get()
     if context is None:
         return
@@ -82,7 +85,8 @@ def guard_hooks() -> None:
 
 
 def _fast(regions: Collection[Region], precision: Precision) -> bool:
-    """Whether float32 uses the fast math mode. PyTorch's settings for GPUs are read, and guarded, only if they matter."""
+    """Whether float32 uses the fast math mode. PyTorch's settings for GPUs are read, and guarded, only if
+    they matter."""
     if not any(one.is_float32_product for one in regions):
         return False
     is_cpu = all(one.inputs[0].meta["val"].device.type == "cpu" for one in regions)

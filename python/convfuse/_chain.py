@@ -19,7 +19,8 @@ __all__ = ["SOFTMAX", "Parsed", "evaluate", "output_shape", "parsed", "reduced_d
 
 @dataclass(frozen=True)
 class Parsed:
-    """A chain: its layers as pairs of operator and attributes, its parameters, the names of its further inputs."""
+    """A chain: its layers as pairs of operator and attributes, its parameters, the names of its further
+    inputs."""
 
     in_channels: int
     layers: tuple[tuple[str, dict[str, Any]], ...]
@@ -233,8 +234,9 @@ def evaluate(
     inputs: Sequence[torch.Tensor] = (),
     axes: int | None = None,
 ) -> torch.Tensor:
-    """Applies the layers of a chain to ``x``, one after the other, with PyTorch's functions. ``axes`` is the number of axes
-    after the channels if the chain does not fix it: an input with one axis fewer than a batch has no batch."""
+    """Applies the layers of a chain to ``x``, one after the other, with PyTorch's functions. ``axes`` is the
+    number of axes after the channels if the chain does not fix it: an input with one axis fewer than a batch
+    has no batch."""
     axes = chain.axes or axes
     values = dict(zip(chain.names, parameters, strict=True))
     further = dict(zip(chain.inputs, inputs, strict=True))
@@ -281,8 +283,8 @@ def _windows(
 
 
 def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None) -> list[Any]:
-    """The shape of the output, or of the first ``layers`` layers, for a first input of this shape. Extents may be symbols.
-    Refuses nothing."""
+    """The shape of the output, or of the first ``layers`` layers, for a first input of this shape. Extents
+    may be symbols. Refuses nothing."""
     shape = list(shape)
     for operator, a in chain.layers[:layers]:
         axes = int(operator[-2]) if operator.endswith("d") and operator[-2].isdigit() else 0

@@ -49,10 +49,11 @@ _ALONE, _EACH = 10.0, 0.01
 
 
 def is_worthwhile(region: Region, is_fast: bool) -> bool:
-    """Estimates whether PyTorch is slower, from the records of ``docs/results``. That holds for norms that read their input
-    twice, pools that reduce their input, including means over positions, softmax over other axes than the last, accurate
-    float32 products, float32 convolutions with several taps on Hopper GPUs, and ungrouped or depthwise convolutions of
-    channels-last 16-bit tensors. Other convolutions, and single average pools, are left to PyTorch."""
+    """Estimates whether PyTorch is slower, from the records of ``docs/results``. That holds for norms that
+    read their input twice, pools that reduce their input, including means over positions, softmax over other
+    axes than the last, accurate float32 products, float32 convolutions with several taps on Hopper GPUs, and
+    ungrouped or depthwise convolutions of channels-last 16-bit tensors. Other convolutions, and single
+    average pools, are left to PyTorch."""
     if region.inputs[0].meta["val"].device.type == "cpu":
         # The caller requested it.
         return True
@@ -79,7 +80,8 @@ def _taps(region: Region) -> int:
 
 
 def _channels_last(region: Region) -> tuple[dict[str, Any], int] | None:
-    """Attributes and input channels of the region's first layer, if it is a convolution of a channels-last 16-bit tensor."""
+    """Attributes and input channels of the region's first layer, if it is a convolution of a channels-last
+    16-bit tensor."""
     operator, a = parsed(region.text).layers[0]
     x = region.inputs[0].meta["val"]
     if operator not in ("conv2d", "conv3d") or x.dtype is torch.float32 or x.stride(1) != 1:
@@ -88,8 +90,8 @@ def _channels_last(region: Region) -> tuple[dict[str, Any], int] | None:
 
 
 def _is_of_tensor_maps(region: Region) -> bool:
-    """Whether the region begins with an ungrouped convolution for Hopper's TMA kernels, which are faster unless there are few
-    filters with many elements."""
+    """Whether the region begins with an ungrouped convolution for Hopper's TMA kernels, which are faster
+    unless there are few filters with many elements."""
     of = _channels_last(region)
     if of is None or of[0].get("groups", 1) != 1:
         return False
@@ -121,7 +123,8 @@ def _extents_of(value: int | list[int], region: Region) -> list[int]:
 
 
 def measure(call: Callable[[], Any], device: torch.device, enough: float = _ENOUGH) -> Times:
-    """Measures a call and, on a GPU, a replay of its CUDA graph if it can be captured. Repeats each for ``enough`` seconds."""
+    """Measures a call and, on a GPU, a replay of its CUDA graph if it can be captured. Repeats each for
+    ``enough`` seconds."""
     for _ in range(3):
         call()
     if device.type != "cuda":
@@ -142,7 +145,8 @@ def measure(call: Callable[[], Any], device: torch.device, enough: float = _ENOU
 def duration(
     call: Callable[[], Any], seconds: float, wait: Callable[[], None] = lambda: None
 ) -> float:
-    """The lower quartile of call times in milliseconds, each between two synchronizations: delays of the host only add time."""
+    """The lower quartile of call times in milliseconds, each between two synchronizations: delays of the host
+    only add time."""
     taken: list[float] = []
     until = time.perf_counter() + seconds
     while len(taken) < _LEAST or (len(taken) < _MOST and time.perf_counter() < until):
@@ -155,7 +159,8 @@ def duration(
 
 
 def better(one: Times, other: Times) -> bool:
-    """Whether the first is faster in calls, and not slower in a CUDA graph beyond noise; or the other way round."""
+    """Whether the first is faster in calls, and not slower in a CUDA graph beyond noise; or the other way
+    round."""
     if one.graph is None or other.graph is None:
         return one.call < _MARGIN * other.call
     calls, graphs = one.call / other.call, one.graph / other.graph
@@ -163,9 +168,11 @@ def better(one: Times, other: Times) -> bool:
 
 
 def choose(units: Sequence[Any], taken: Callable[[set[Any]], Times]) -> tuple[set[Any], Times]:
-    """Chooses the units to leave to PyTorch, and returns them with the resulting times. ``taken`` measures the model without some.
+    """Chooses the units to leave to PyTorch, and returns them with the resulting times. ``taken`` measures
+    the model without some.
 
-    At first all units are kept. Then halves are left out, and halves of those that cannot be left out as a whole.
+    At first all units are kept. Then halves are left out, and halves of those that cannot be left out as a
+    whole.
     """
     refused: set[Any] = set()
     best, tries = taken(refused), 0
@@ -185,8 +192,9 @@ def choose(units: Sequence[Any], taken: Callable[[set[Any]], Times]) -> tuple[se
 def slower_alone(
     regions: Collection[Region], is_fast: bool, batch_invariant: bool, free: Collection[Any]
 ) -> set[Any]:
-    """The keys of regions that alone are slower than PyTorch's kernels, measured on random tensors. Unary operators in ``free``
-    cost PyTorch nothing, since its compiler fuses them with the preceding operator. After a time limit, an estimate decides."""
+    """The keys of regions that alone are slower than PyTorch's kernels, measured on random tensors. Unary
+    operators in ``free`` cost PyTorch nothing, since its compiler fuses them with the preceding operator.
+    After a time limit, an estimate decides."""
     until = time.perf_counter() + _ALONE
     known: dict[Any, float] = {}
     sums: dict[Any, float] = {}

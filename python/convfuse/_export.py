@@ -1,7 +1,8 @@
-"""Export of whole models as network files: ``torch.export`` traces a model, and the table maps each operator to a layer.
+"""Export of whole models as network files: ``torch.export`` traces a model, and the table maps each operator
+to a layer.
 
-The files are a graph of layers in JSON and parameters under the names of the model's ``state_dict``. The library runs them
-without Python.
+The files are a graph of layers in JSON and parameters under the names of the model's ``state_dict``. The
+library runs them without Python.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 class ExportError(ValueError):
-    """A model contains an operator without a layer in the library, or its network gives a different result."""
+    """A model contains an operator without a layer in the library, or its network gives a different
+    result."""
 
 
 class Exported(NamedTuple):
@@ -60,21 +62,25 @@ def export(
     *,
     check: bool = True,
 ) -> Exported:
-    """Writes a model as a network, ``path`` with the suffix ``.json``, and its parameters, with ``.safetensors``.
+    """Writes a model as a network, ``path`` with the suffix ``.json``, and its parameters, with
+    ``.safetensors``.
 
-    ``example`` is an input of the model, or a tuple of them; further inputs are those that the network adds somewhere. Batch
-    and spatial extents of the network are free, unless the model upsamples to a size or reshapes values. Values that Python
-    code computes from the input's extents, such as TensorFlow's padding ``same``, are fixed to those of the example. Several
-    results of the model, in tuples, lists and dictionaries, become the network's outputs in their order. The model is exported
-    for inference: without dropout, and with the running statistics of batch norms. Parameters have the names of
-    ``model.state_dict()``, so later checkpoints of the model load without another export. Values computed only from parameters
-    are computed once, and stored under the name of the layer that uses them.
+    ``example`` is an input of the model, or a tuple of them; further inputs are those that the network adds
+    somewhere. Batch and spatial extents of the network are free, unless the model upsamples to a size or
+    reshapes values. Values that Python code computes from the input's extents, such as TensorFlow's padding
+    ``same``, are fixed to those of the example. Several results of the model, in tuples, lists and
+    dictionaries, become the network's outputs in their order. The model is exported for inference: without
+    dropout, and with the running statistics of batch norms. Parameters have the names of
+    ``model.state_dict()``, so later checkpoints of the model load without another export. Values computed
+    only from parameters are computed once, and stored under the name of the layer that uses them.
 
     With ``check`` the network runs on the CPU, in float32, and is compared with the model.
 
-    ``convfuse run --network NAME.json --parameters NAME.safetensors`` runs it, and ``serde_json::from_str::<Graph>`` reads it in Rust.
+    ``convfuse run --network NAME.json --parameters NAME.safetensors`` runs it, and
+    ``serde_json::from_str::<Graph>`` reads it in Rust.
 
-    Raises :class:`ExportError` with module and operator of each place that has no layer in the library, and if the check fails.
+    Raises :class:`ExportError` with module and operator of each place that has no layer in the library, and
+    if the check fails.
     """
     examples = (example,) if isinstance(example, torch.Tensor) else tuple(example)
     with _evaluating(model), torch.no_grad():
@@ -209,7 +215,8 @@ class _Network:
         self.gated(path.last)
 
     def gated(self, x: fx.Node) -> None:
-        """Adds a gate layer if the readers of ``x`` are a function of it and the product with that function."""
+        """Adds a gate layer if the readers of ``x`` are a function of it and the product with that
+        function."""
         if len(readers(x)) != 2:
             return
         path = Path(x)
@@ -248,7 +255,8 @@ class _Network:
         raise Refused("the library has no such layer")
 
     def by(self, row: Any, node: fx.Node, x: fx.Node) -> Path:
-        """The layers that a row of the table gives for a node after its operand ``x``, including a convolution after padding."""
+        """The layers that a row of the table gives for a node after its operand ``x``, including a
+        convolution after padding."""
         path = Path(x)
         row(node, path)
         while path.padding is not None:
@@ -304,7 +312,8 @@ class _Network:
         return {name: attributes}
 
     def prefix(self, given: dict[str, fx.Node]) -> str | None:
-        """The common prefix of these parameters' names, if there is one and their suffixes are those of a module."""
+        """The common prefix of these parameters' names, if there is one and their suffixes are those of a
+        module."""
         prefixes = set()
         for suffix, one in given.items():
             known = self.names.get(one.name)
@@ -349,8 +358,8 @@ _ADAPTIVE = (aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.defaul
 
 
 def _is_of_one_size(node: fx.Node) -> bool:
-    """Whether an adaptive pool is an identity, as before VGG's classifier: its output has its input's size, and only feeds a
-    linear layer, which refuses other sizes."""
+    """Whether an adaptive pool is an identity, as before VGG's classifier: its output has its input's size,
+    and only feeds a linear layer, which refuses other sizes."""
     if list(node.args[1]) != list(value(node.args[0]).shape[2:]):
         return False
     while True:
@@ -392,7 +401,8 @@ def _compare(
     text: str,
     values: dict[str, torch.Tensor],
 ) -> float:
-    """The largest error of the network's outputs for the example, relative to the largest value of the model's."""
+    """The largest error of the network's outputs for the example, relative to the largest value of the
+    model's."""
 
     def plain(one: torch.Tensor) -> torch.Tensor:
         return one.detach().to("cpu", torch.float32).contiguous()

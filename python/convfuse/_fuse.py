@@ -1,4 +1,5 @@
-"""``fuse``: calls of a model run regions of its graphs as single operators, and the rest with PyTorch's own kernels.
+"""``fuse``: calls of a model run regions of its graphs as single operators, and the rest with PyTorch's own
+kernels.
 
 The model stays the same object. Its calls go through Dynamo, as after ``model.compile()``, to the backend of
 :mod:`convfuse._backend`. With gradients, while another tool traces the model, and under dispatch modes, its own code runs.
@@ -77,14 +78,16 @@ class _Fused:
         return self.run(*arguments, **named)
 
     def run(self, *arguments: Any, **named: Any) -> Any:
-        """Calls the model. Python runs the parts that Dynamo cannot compile or refuses, so errors are PyTorch's own."""
+        """Calls the model. Python runs the parts that Dynamo cannot compile or refuses, so errors are
+        PyTorch's own."""
         with _errors_are_left_to_python():
             result = self.compiled(self.module, arguments, named)
         self.kernels.was_called = True
         return result
 
     def replicate(self) -> nn.Module:
-        """A replica for another device with its own parameters, as ``DataParallel`` makes one in each call."""
+        """A replica for another device with its own parameters, as ``DataParallel`` makes one in each
+        call."""
         replica = type(self.module)._replicate_for_data_parallel(self.module)
         other = _Fused.__new__(_Fused)
         other.__dict__.update(self.__dict__ | {"module": replica})
@@ -142,7 +145,8 @@ class _Fused:
 
 
 def _is_left_alone(module: nn.Module) -> bool:
-    """Whether PyTorch's own code must run: for gradients, or while another tool traces the model or inspects its operators."""
+    """Whether PyTorch's own code must run: for gradients, or while another tool traces the model or inspects
+    its operators."""
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         return True
     if torch._C._functorch.maybe_current_level() is not None or forward_ad._current_level >= 0:
@@ -208,25 +212,28 @@ def fuse(
     choice: Choice = "time",
     batch_invariant: bool = False,
 ) -> nn.Module:
-    """Makes calls of ``model`` run convolutions and norms with their following layers as single operators, in place, and returns it.
+    """Makes calls of ``model`` run convolutions and norms with their following layers as single operators, in
+    place, and returns it.
 
-    The model stays the same object of the same class, with its parameters, hooks and submodules. It can be copied, pickled,
-    moved and exported. Dynamo compiles the first call without gradients, in one or a few seconds, and recompiles when its
-    guards fail. Use it with ``torch.no_grad()`` or ``torch.inference_mode()``; in all other cases the model's own
-    code runs. Only calls of the model itself are fused, not those of its methods or submodules: for ``vae.decode``, fuse
-    ``vae.decoder``.
+    The model stays the same object of the same class, with its parameters, hooks and submodules. It can be
+    copied, pickled, moved and exported. Dynamo compiles the first call without gradients, in one or a few
+    seconds, and recompiles when its guards fail. Use it with ``torch.no_grad()`` or
+    ``torch.inference_mode()``; in all other cases the model's own code runs. Only calls of the model itself
+    are fused, not those of its methods or submodules: for ``vae.decode``, fuse ``vae.decoder``.
 
-    With ``example_input`` (a tensor, or a tuple of arguments), regions are kept only if they make the whole model faster, in calls
-    and in a CUDA graph; the model is left unchanged if nothing makes it faster. Call ``fuse`` under the autocast that the model
-    will run in. Without it, and with ``choice="estimate"``, regions are taken on a GPU where PyTorch is known to be slower.
-    ``choice="all"`` takes each region with a norm or a softmax, or with a convolution and more.
+    With ``example_input`` (a tensor, or a tuple of arguments), regions are kept only if they make the whole
+    model faster, in calls and in a CUDA graph; the model is left unchanged if nothing makes it faster. Call
+    ``fuse`` under the autocast that the model will run in. Without it, and with ``choice="estimate"``,
+    regions are taken on a GPU where PyTorch is known to be slower. ``choice="all"`` takes each region with a
+    norm or a softmax, or with a convolution and more.
 
     ``precision`` is the math mode of float32 convolutions: ``"accurate"``, ``"fast"`` (tf32 class), or
-    ``"auto"``, which follows PyTorch's settings for convolutions at the time of the call. ``"auto"`` is fast on a GPU if the caller
-    allows tf32 for convolutions, as PyTorch's defaults do (``torch.backends.cudnn.allow_tf32``,
-    ``torch.backends.cudnn.conv.fp32_precision``), or for matrix products. With ``cpu``, this library also replaces PyTorch's
-    operators for tensors on the CPU. Kernels may depend on the batch size, as in PyTorch, unless ``batch_invariant`` is true. Then
-    regions give the same bits for a sample in any batch.
+    ``"auto"``, which follows PyTorch's settings for convolutions at the time of the call. ``"auto"`` is fast
+    on a GPU if the caller allows tf32 for convolutions, as PyTorch's defaults do
+    (``torch.backends.cudnn.allow_tf32``, ``torch.backends.cudnn.conv.fp32_precision``), or for matrix
+    products. With ``cpu``, this library also replaces PyTorch's operators for tensors on the CPU. Kernels may
+    depend on the batch size, as in PyTorch, unless ``batch_invariant`` is true. Then regions give the same
+    bits for a sample in any batch.
 
     :func:`report` describes the result, and :func:`unfuse` undoes it. A model that is already fused is fused anew.
     """
@@ -265,8 +272,8 @@ def unfuse(model: nn.Module) -> nn.Module:
 
 
 def report(model: nn.Module) -> Report:
-    """The result of :func:`fuse` for this model, or of ``torch.compile(model, backend="convfuse")`` so far: the regions taken and
-    not taken, the reasons, and the times."""
+    """The result of :func:`fuse` for this model, or of ``torch.compile(model, backend="convfuse")`` so far:
+    the regions taken and not taken, the reasons, and the times."""
     _expect_module(model, "report")
     fused = model.__dict__.get(_STATE)
     found = compiled(model) if fused is None else fused.report()

@@ -1,6 +1,8 @@
-"""The backend ``"convfuse"`` of ``torch.compile``: regions become calls of the operator, inductor compiles the rest.
+"""The backend ``"convfuse"`` of ``torch.compile``: regions become calls of the operator, inductor compiles
+the rest.
 
-Regions are kept if they make the graph faster: inductor compiles it with and without them, and both are timed.
+Regions are kept if they make the graph faster: inductor compiles it with and without them, and both are
+timed.
 """
 
 from __future__ import annotations
@@ -49,9 +51,10 @@ def convfuse(
 ) -> Callable[..., Any]:
     """The backend ``"convfuse"`` of ``torch.compile``.
 
-    ``options`` may have ``precision``, ``cpu``, ``choice`` and ``batch_invariant``, as in :func:`convfuse.fuse`, and inductor's
-    own; ``mode`` is inductor's. Dynamo releases tensors after compiling for a backend registered by name, as this one
-    is, so the ``kernels`` of a fused model are also passed here.
+    ``options`` may have ``precision``, ``cpu``, ``choice`` and ``batch_invariant``, as in
+    :func:`convfuse.fuse`, and inductor's own; ``mode`` is inductor's. Dynamo releases tensors after compiling
+    for a backend registered by name, as this one is, so the ``kernels`` of a fused model are also passed
+    here.
     """
     guard_hooks()
     given = dict(options or {})
@@ -159,7 +162,8 @@ def _device(program: Program) -> torch.device:
 
 
 def _is_repeatable(program: Program, inputs: Sequence[Any]) -> bool:
-    """Whether the graph may be called for timing, on an existing device: it only writes to its inputs, at its end."""
+    """Whether the graph may be called for timing, on an existing device: it only writes to its inputs, at its
+    end."""
     if _device(program).type == "cuda" and not torch.cuda.is_available():
         return False
     if any(isinstance(one, FakeTensor) for one in inputs):
@@ -183,7 +187,8 @@ def _real(device: torch.device) -> Iterator[None]:
 
 
 def _values(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """The graph's inputs: those of the call if they are known to match, and random values for inputs that are written to."""
+    """The graph's inputs: those of the call if they are known to match, and random values for inputs that are
+    written to."""
     nodes = program.graph_module.graph.nodes
     places = [one for one in nodes if one.op == "placeholder"]
     written = {one.args[0] for one in nodes if one.target is _COPY}

@@ -56,8 +56,8 @@ def convolutions_allow_tf32() -> bool:
 
 
 def guarded(precision: Precision) -> bool:
-    """Whether the program that Dynamo is compiling uses the fast math mode. If PyTorch's settings decide, Dynamo gets a guard on
-    them and recompiles the program when they change."""
+    """Whether the program that Dynamo is compiling uses the fast math mode. If PyTorch's settings decide,
+    Dynamo gets a guard on them and recompiles the program when they change."""
     if precision != "auto":
         return precision == "fast"
     from torch._dynamo.source import GlobalStateSource

@@ -1,9 +1,10 @@
 """Regions of ATen graphs that become one call of the operator.
 
-A region is a path of values without other readers, in which the table maps each value to a layer of a chain. The product of
-a value with a function of it counts as one layer where the chain has such a layer. Arithmetic may read an earlier value of
-the path again if only functions are in between. A region begins with a convolution, a norm or a softmax, and grows as long
-as there are layers. It ends at the last value with the type of its input, so that it rounds nothing that PyTorch would not.
+A region is a path of values without other readers, in which the table maps each value to a layer of a chain.
+The product of a value with a function of it counts as one layer where the chain has such a layer. Arithmetic
+may read an earlier value of the path again if only functions are in between. A region begins with a
+convolution, a norm or a softmax, and grows as long as there are layers. It ends at the last value with the
+type of its input, so that it rounds nothing that PyTorch would not.
 """
 
 from __future__ import annotations
@@ -113,8 +114,8 @@ class Region:
 
 
 def tidy(graph: fx.Graph) -> bool:
-    """Removes views, conversions, copies and paddings without effect, and duplicates of any of these, since they would cut paths.
-    Returns whether the memory order of values may have changed."""
+    """Removes views, conversions, copies and paddings without effect, and duplicates of any of these, since
+    they would cut paths. Returns whether the memory order of values may have changed."""
     seen: dict[tuple[Any, ...], fx.Node] = {}
     for node in list(graph.nodes):
         if node.op != "call_function":
@@ -148,8 +149,8 @@ def tidy(graph: fx.Graph) -> bool:
 
 
 def _pads_nothing(node: fx.Node) -> bool:
-    """Whether a node pads by 0, and only convolutions and concatenations read it. Some networks pad in case extents are odd.
-    PyTorch's result is dense in either case."""
+    """Whether a node pads by 0, and only convolutions and concatenations read it. Some networks pad in case
+    extents are odd. PyTorch's result is dense in either case."""
     if node.target not in _PADS or any(one.target not in _WRITE_ANEW for one in node.users):
         return False
     return all(type(one) is int and one == 0 for one in node.args[1])
@@ -171,7 +172,8 @@ class _Finder:
         self.taken: set[fx.Node] = set()
 
     def start(self, node: fx.Node) -> Path:
-        """The path that begins with a node, with the padding before it, or with the dense copy before PyTorch's norms."""
+        """The path that begins with a node, with the padding before it, or with the dense copy before
+        PyTorch's norms."""
         x, first = operand(node), node
         is_norm = FIRST.get(node.target, "instance norm") in ("group norm", "instance norm")
         is_copied = is_norm and x.target is aten.clone.default
@@ -230,7 +232,8 @@ class _Finder:
         )
 
     def move_extents(self, path: Path, nodes: list[fx.Node]) -> None:
-        """Replaces extents of values within a region that other nodes read by those of values that stay: its inputs or its output."""
+        """Replaces extents of values within a region that other nodes read by those of values that stay: its
+        inputs or its output."""
         own, last = {*nodes, *path.renewed.values()}, nodes[-1]
         for extent in [one for node in nodes[:-1] for one in node.users if one not in own]:
             if _is_read_within(extent, own):
@@ -254,8 +257,8 @@ class _Finder:
                 raise Refused("its extents are read before it is computed")
 
     def grow(self, path: Path) -> tuple[tuple[int, int, int, fx.Node] | None, str]:
-        """Extends a path while there are layers. Returns the length of the path where its value last had the type of its input, and
-        the reason why it ends."""
+        """Extends a path while there are layers. Returns the length of the path where its value last had the
+        type of its input, and the reason why it ends."""
         best, why = None, ""
         # Readers, other than the next layer, of the path's values that are not yet on the path.
         missing: set[fx.Node] = set()
@@ -302,7 +305,8 @@ def _expect_worth(layers: list[dict[str, Any]]) -> None:
 
 
 def _expect_shape(path: Path, y: torch.Tensor) -> None:
-    """Refuses layers that the library refuses for this input, or that give another shape. Symbols have their example values."""
+    """Refuses layers that the library refuses for this input, or that give another shape. Symbols have their
+    example values."""
 
     def numbers(shape: Any) -> list[int]:
         return [one if type(one) is int else one.node.hint for one in shape]
@@ -371,7 +375,8 @@ def _begins(node: fx.Node) -> bool:
 
 
 def is_channels_last(known: torch.Tensor) -> bool:
-    """Whether an image or a volume is dense in channels-last order. A dense single-channel one does not count."""
+    """Whether an image or a volume is dense in channels-last order. A dense single-channel one does not
+    count."""
     axes = known.dim()
     if axes not in (4, 5):
         return False
@@ -383,8 +388,8 @@ def is_channels_last(known: torch.Tensor) -> bool:
 
 
 def _is_written_last(node: fx.Node, last: Collection[fx.Node]) -> bool:
-    """Whether a value not computed by the operator is channels-last: if it is in PyTorch, or if it is computed elementwise and
-    most of its elements come from one of these values."""
+    """Whether a value not computed by the operator is channels-last: if it is in PyTorch, or if it is
+    computed elementwise and most of its elements come from one of these values."""
     known = node.meta.get("val")
     if not isinstance(known, torch.Tensor) or known.dim() not in (4, 5):
         return False
@@ -409,8 +414,9 @@ def _hints(shape: Sequence[Any]) -> list[int]:
 
 
 def _kept(node: fx.Node, last: Collection[fx.Node]) -> torch.Tensor | None:
-    """The value of an input whose memory order inductor must keep: a channels-last one that the operator did not compute, since
-    the operator's outputs have their own order. Otherwise ``None``: inductor would write values of its own kernels densely."""
+    """The value of an input whose memory order inductor must keep: a channels-last one that the operator did
+    not compute, since the operator's outputs have their own order. Otherwise ``None``: inductor would write
+    values of its own kernels densely."""
     known = node.meta.get("val")
     if not isinstance(known, torch.Tensor) or node.target in (RUN, RUN_RENEWING):
         return None
@@ -432,8 +438,8 @@ def put(
     batch_invariant: bool,
     is_moved: bool = False,
 ) -> None:
-    """Replaces each region with a call of the operator. ``fast`` selects the fast math mode of float32. ``is_moved`` tells whether
-    values of the graph may have another memory order than PyTorch's."""
+    """Replaces each region with a call of the operator. ``fast`` selects the fast math mode of float32.
+    ``is_moved`` tells whether values of the graph may have another memory order than PyTorch's."""
     calls: dict[fx.Node, fx.Node] = {}
     called: dict[fx.Node, Region] = {}
     for region in regions:

@@ -101,7 +101,8 @@ def _is_input(one: torch.Tensor, inputs: dict[int, StorageWeakRef | None]) -> bo
 
 
 def compiled(model: nn.Module) -> Report | None:
-    """The combined report of the graphs whose inputs include parameters or buffers of a model, if there are any."""
+    """The combined report of the graphs whose inputs include parameters or buffers of a model, if there are
+    any."""
     own = [*model.parameters(), *model.buffers()]
     found = [
         report

@@ -1,7 +1,9 @@
-"""The table of ATen operators that are layers of a chain, one row each, with the conditions under which they mean the same.
+"""The table of ATen operators that are layers of a chain, one row each, with the conditions under which they
+mean the same.
 
-A row is a function of a node and of the path before it: it adds the node's layer to the path, or raises :class:`Refused` with
-the reason. :data:`ROWS` maps operators to rows, and :data:`FIRST` has the operators that may begin a path.
+A row is a function of a node and of the path before it: it adds the node's layer to the path, or raises
+:class:`Refused` with the reason. :data:`ROWS` maps operators to rows, and :data:`FIRST` has the operators
+that may begin a path.
 """
 
 from __future__ import annotations
@@ -90,7 +92,8 @@ def _number(one: Any) -> float:
 
 
 class Path:
-    """A sequence of layers. A layer's value may have readers other than the next layer only if these follow on the path, too."""
+    """A sequence of layers. A layer's value may have readers other than the next layer only if these follow
+    on the path, too."""
 
     def __init__(self, x: fx.Node) -> None:
         self.x = x
@@ -155,8 +158,8 @@ class Path:
                 raise Refused(f"its parameters are float32 between tensors of {self.dtype}")
 
     def add(self, layer: dict[str, Any], nodes: Sequence[fx.Node], **parameters: fx.Node | None):
-        """Adds the layer of these nodes, the last of which has its value, with its parameters by suffix. A layer without nodes is part
-        of the next one."""
+        """Adds the layer of these nodes, the last of which has its value, with its parameters by suffix. A
+        layer without nodes is part of the next one."""
         if self.padding is not None:
             raise Refused("padding without a convolution behind it")
         (operator,) = layer
@@ -173,7 +176,8 @@ class Path:
         self.follow(nodes)
 
     def follow(self, nodes: Sequence[fx.Node]) -> None:
-        """Continues after these nodes, the last of which has the path's value from now on; unchanged if there are none."""
+        """Continues after these nodes, the last of which has the path's value from now on; unchanged if there
+        are none."""
         self.nodes.extend(nodes)
         self.last = [self.last, *nodes][-1]
         if nodes and self.layers:
@@ -229,7 +233,8 @@ def _results(node: fx.Node) -> dict[int, fx.Node]:
 
 
 def _rounded_of(node: fx.Node | None) -> fx.Node | None:
-    """The float32 parameter behind a rounding conversion, which kernels do themselves; otherwise the node itself."""
+    """The float32 parameter behind a rounding conversion, which kernels do themselves; otherwise the node
+    itself."""
     if node is not None and node.target is aten._to_copy.default and _only_converts(node):
         source = node.args[0]
         if value(source).dtype is torch.float32 and value(node).dtype in TYPES:
@@ -886,7 +891,8 @@ def _arithmetic(node: fx.Node, path: Path) -> None:
 
 
 def _with_tensor(layer: str, other: fx.Node, node: fx.Node, path: Path) -> None:
-    """Arithmetic with a tensor: an earlier value of the path, a further input of the path's shape, or a broadcast parameter."""
+    """Arithmetic with a tensor: an earlier value of the path, a further input of the path's shape, or a
+    broadcast parameter."""
     x, known = path.known, value(other)
     if _is_number_of_call(other) and (known.device != x.device or known.dtype is not x.dtype):
         raise Refused("a number that may be another one in the next call")
@@ -924,7 +930,8 @@ def _with_tensor(layer: str, other: fx.Node, node: fx.Node, path: Path) -> None:
 
 
 def _is_number_of_call(node: fx.Node) -> bool:
-    """Whether an operand is a Python float that differed between calls. Dynamo makes it an input: a float64 on the CPU."""
+    """Whether an operand is a Python float that differed between calls. Dynamo makes it an input: a float64
+    on the CPU."""
     return value(node).dim() == 0 and node.target is torch.ops.prims.convert_element_type.default
 
 
@@ -971,7 +978,8 @@ _GATES: tuple[tuple[list[dict[str, Any]], str], ...] = (
 
 
 def gate(path: Path) -> None:
-    """Adds a gate layer if the readers of the path's value are a function of it and the product with that function."""
+    """Adds a gate layer if the readers of the path's value are a function of it and the product with that
+    function."""
     users = readers(path.last)
     products = [one for one in users if one.target is aten.mul.Tensor]
     if len(users) != 2 or len(products) != 1:
@@ -1159,7 +1167,8 @@ def _average_bins(node: fx.Node, path: Path) -> None:
 
 
 def _max_pool_within(node: fx.Node, path: Path) -> None:
-    """A maximum pool over explicit padding with the least value, equal to the pool's own padding: one more at the end is ``ceil_mode``."""
+    """A maximum pool over explicit padding with the least value, equal to the pool's own padding: one more at
+    the end is ``ceil_mode``."""
     pairs = _pad_widths(node, path)
     users = readers(node)
     if len(users) != 1 or users[0].target not in _MAX_POOLS:

@@ -67,9 +67,10 @@ def _importer(array: Any) -> Any:
 class Model:
     """A chain or a network with parameters on one device.
 
-    ``chain`` is a chain or a network, as a dictionary or in JSON. ``parameters`` are arrays by name (:func:`parameters` lists
-    them), all on the device that runs the model, and are rounded to ``dtype`` if they are wider. They are copied once: after
-    changing them, make a new model. ``device`` is the ordinal of a GPU for a chain without parameters.
+    ``chain`` is a chain or a network, as a dictionary or in JSON. ``parameters`` are arrays by name
+    (:func:`parameters` lists them), all on the device that runs the model, and are rounded to ``dtype`` if
+    they are wider. They are copied once: after changing them, make a new model. ``device`` is the ordinal of
+    a GPU for a chain without parameters.
     """
 
     def __init__(
@@ -94,11 +95,11 @@ class Model:
         self._fast = precision == "fast"
 
     def __call__(self, x: Any, *inputs: Any) -> Any:
-        """Computes the output for ``x`` and further inputs, as an array of the same kind as ``x``, or a tuple of all outputs if a
-        network has several.
+        """Computes the output for ``x`` and further inputs, as an array of the same kind as ``x``, or a tuple
+        of all outputs if a network has several.
 
-        Nothing is copied, and on a GPU the host does not wait: the library's stream waits for the inputs, and the
-        consumer of the output waits for the library's stream. The output must not be written to.
+        Nothing is copied, and on a GPU the host does not wait: the library's stream waits for the inputs, and
+        the consumer of the output waits for the library's stream. The output must not be written to.
         """
         capsules = [_capsule(one, self._ordinal) for one in (x, *inputs)]
         outputs = tuple(map(_importer(x), self._model.run(capsules, self._fast)))

@@ -1,7 +1,7 @@
 """Modules that are fused from the start.
 
-They are ordinary PyTorch modules. Their parameters have the same places as in PyTorch's own layers, so ``state_dict``, ``to``,
-``deepcopy`` and ``pickle`` work the same.
+They are ordinary PyTorch modules. Their parameters have the same places as in PyTorch's own layers, so
+``state_dict``, ``to``, ``deepcopy`` and ``pickle`` work the same.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _HOOKS = (
 class ChainModule(nn.Module):
     """A module that computes a chain. Subclasses create their parameters and then call :meth:`_set_chain`.
 
-    With gradients, under autocast, and for inputs whose type differs from the parameters', PyTorch's own operators compute
-    the chain.
+    With gradients, under autocast, and for inputs whose type differs from the parameters', PyTorch's own
+    operators compute the chain.
     """
 
     batch_invariant: bool = False
@@ -57,8 +57,8 @@ class ChainModule(nn.Module):
     def _set_chain(
         self, chain: str, paths: Mapping[str, str] | None = None, precision: Precision = "auto"
     ) -> None:
-        """``paths`` maps parameters of the chain to modules where they have other names. Raises ``ValueError`` for a parameter whose
-        shape differs from the chain's, or whose type has no kernels."""
+        """``paths`` maps parameters of the chain to modules where they have other names. Raises
+        ``ValueError`` for a parameter whose shape differs from the chain's, or whose type has no kernels."""
         expect_precision(precision)
         places = []
         for name, shape, _ in parsed(chain).parameters:
@@ -83,9 +83,10 @@ class ChainModule(nn.Module):
 
     @property
     def precision(self) -> Precision:
-        """The math mode of float32: ``"accurate"``, ``"fast"`` (tf32 class), or ``"auto"``: fast if the caller
-        allows tf32 in matrix products, by ``torch.set_float32_matmul_precision("high")`` or ``torch.backends.cuda.matmul``. The
-        setting for convolutions, which allows tf32 by default, only applies to :func:`convfuse.fuse`."""
+        """The math mode of float32: ``"accurate"``, ``"fast"`` (tf32 class), or ``"auto"``: fast if the
+        caller allows tf32 in matrix products, by ``torch.set_float32_matmul_precision("high")`` or
+        ``torch.backends.cuda.matmul``. The setting for convolutions, which allows tf32 by default, only
+        applies to :func:`convfuse.fuse`."""
         return self._precision
 
     @precision.setter
@@ -139,7 +140,8 @@ class ChainModule(nn.Module):
 
 
 def _is_left_to_pytorch(tensors: list[torch.Tensor]) -> bool:
-    """Whether PyTorch's own operators must compute or refuse: with gradients, unsupported types, or several devices."""
+    """Whether PyTorch's own operators must compute or refuse: with gradients, unsupported types, or several
+    devices."""
     # Fast, since it runs in each call: device attributes of tensors are much cheaper than device names, and
     # loops cost half of comprehensions.
     x = tensors[0]
@@ -158,9 +160,9 @@ def _is_left_to_pytorch(tensors: list[torch.Tensor]) -> bool:
 class Chain(ChainModule):
     """Any chain of the library's layers, with its own parameters under the names of the layers.
 
-    ``layers`` is a list of dictionaries with one key each: the operator, whose value has the attributes that differ from
-    PyTorch's defaults, as in a chain file. ``Chain.from_json`` takes the contents of a file. Parameters are initialised like
-    those of PyTorch's layers, in the order of the layers.
+    ``layers`` is a list of dictionaries with one key each: the operator, whose value has the attributes that
+    differ from PyTorch's defaults, as in a chain file. ``Chain.from_json`` takes the contents of a file.
+    Parameters are initialised like those of PyTorch's layers, in the order of the layers.
 
     >>> block = convfuse.nn.Chain(64, [
     ...     {"conv2d": {"name": "conv", "out_channels": 128, "kernel_size": 3, "padding": 1}},
@@ -188,7 +190,8 @@ class Chain(ChainModule):
 
     @classmethod
     def from_json(cls, text: str, **options: Any) -> Chain:
-        """The chain in the text of a chain file, as used by ``convfuse explain --chain`` and ``convfuse verify --chain``."""
+        """The chain in the text of a chain file, as used by ``convfuse explain --chain`` and ``convfuse
+        verify --chain``."""
         parsed(text)
         content = json.loads(text)
         return cls(content["in_channels"], content["layers"], **options)
@@ -218,7 +221,8 @@ def _expect_free(owner: nn.Module, part: str, name: str) -> None:
 
 
 class _Part(nn.Module):
-    """The parameters of a layer. As in PyTorch's batch norms, a checkpoint may lack the number of tracked batches."""
+    """The parameters of a layer. As in PyTorch's batch norms, a checkpoint may lack the number of tracked
+    batches."""
 
     def _load_from_state_dict(self, state_dict, prefix, *arguments):
         if "num_batches_tracked" in self._buffers:
@@ -267,7 +271,8 @@ def _axes(value: int | Sequence[int]) -> int | list[int]:
 
 
 class Conv2dGroupNormScaleMaxPoolClamp(ChainModule):
-    """Problem 85 of KernelBench, level 2, with its constructor: ``clamp(max_pool2d(group_norm(conv2d(x)) * scale))``."""
+    """Problem 85 of KernelBench, level 2, with its constructor: ``clamp(max_pool2d(group_norm(conv2d(x)) *
+    scale))``."""
 
     def __init__(
         self,

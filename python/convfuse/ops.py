@@ -1,9 +1,10 @@
 """The operator ``torch.ops.convfuse.run``, and the properties that PyTorch needs in addition to its kernels.
 
-``run_`` is the same for chains that update running statistics, in place. The operator is native: the extension registers its
-kernels for CUDA and the CPU, and a call runs no Python code. This module has its *fake* implementation, which gives
-``torch.compile`` and ``torch.export`` the properties of its output, and its count of floating-point operations.
-The operator is for inference: :func:`run` computes with PyTorch's own layers if gradients are required.
+``run_`` is the same for chains that update running statistics, in place. The operator is native: the
+extension registers its kernels for CUDA and the CPU, and a call runs no Python code. This module has its
+*fake* implementation, which gives ``torch.compile`` and ``torch.export`` the properties of its output, and
+its count of floating-point operations. The operator is for inference: :func:`run` computes with PyTorch's own
+layers if gradients are required.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def flops(chain: str, shape: Sequence[int]) -> int:
 
 
 def is_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether derivatives of these tensors are required: gradients are recorded, a ``torch.func`` transform is active, or tangents
-    are attached."""
+    """Whether derivatives of these tensors are required: gradients are recorded, a ``torch.func`` transform
+    is active, or tangents are attached."""
     if _is_grad_enabled() and any([one.requires_grad for one in tensors]):
         return True
     if _is_compiling():
@@ -103,13 +104,15 @@ def run(
     fast: bool = False,
     batch_invariant: bool = False,
 ) -> torch.Tensor:
-    """The output of a chain, as a dense tensor with the type of its first input, and channels-last if that is.
+    """The output of a chain, as a dense tensor with the type of its first input, and channels-last if that
+    is.
 
-    ``chain`` is a chain in JSON. ``inputs`` are the first input and the residuals of the chain. ``parameters`` are in the order of
-    ``convfuse.arrays.parameters(chain)``, and are rounded to the type of the inputs if they have another type. Tensors may have
-    any strides. On a GPU, work goes to PyTorch's current stream, and the output is from PyTorch's allocator. Only the first call
-    for a shape waits for the device. ``fast`` rounds factors of f32 to 11 bits, as tf32 does. With
-    ``batch_invariant`` a sample gives the same bits in any batch; otherwise kernels may depend on the batch size.
+    ``chain`` is a chain in JSON. ``inputs`` are the first input and the residuals of the chain.
+    ``parameters`` are in the order of ``convfuse.arrays.parameters(chain)``, and are rounded to the type of
+    the inputs if they have another type. Tensors may have any strides. On a GPU, work goes to PyTorch's
+    current stream, and the output is from PyTorch's allocator. Only the first call for a shape waits for the
+    device. ``fast`` rounds factors of f32 to 11 bits, as tf32 does. With ``batch_invariant`` a sample gives
+    the same bits in any batch; otherwise kernels may depend on the batch size.
 
     A batch norm in training updates its running statistics, which are float32, in place.
 

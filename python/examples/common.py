@@ -28,7 +28,8 @@ def milliseconds(model, x, rounds=20):
 
 
 def compare(name, model, x, picture):
-    """Prints a table of times and errors of a model before and after `fuse`, and draws the times if matplotlib is installed."""
+    """Prints a table of times and errors of a model before and after `fuse`, and draws the times if
+    matplotlib is installed."""
     with torch.inference_mode():
         few = x[:1]
         exact = model.double()(few.double())

@@ -3,7 +3,8 @@
 
     torchrun --nproc-per-node 2 serve.py [--seconds 5] [--batch 16]
 
-Each process answers requests from its own queue, here random ones. Without `torchrun` there is one process; without a GPU it uses the CPU.
+Each process answers requests from its own queue, here random ones. Without `torchrun` there is one process;
+without a GPU it uses the CPU.
 """
 
 import argparse

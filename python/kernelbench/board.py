@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 """Runs KernelBench's problems with a convolution, a norm or a pool through convfuse, beside PyTorch.
 
-    python kernelbench/board.py FOLDER [--levels 2] [--only 85 79] [--json F] [--markdown F]
-    python kernelbench/board.py FOLDER --warm --part 0/8     # fills torch.compile's cache; several side by side
+    python kernelbench/board.py FOLDER [--levels 2] [--only 85 79] [--json F] [--markdown F] python
+    kernelbench/board.py FOLDER --warm --part 0/8     # fills torch.compile's cache; several side by side
 
 FOLDER is a clone of <https://github.com/ScalingIntelligence/KernelBench>. A problem is loaded as KernelBench loads it: its
-file is executed, and inputs and weights are drawn from seed 42. Models stay in training mode unless `--eval` is given. A
-time is the median of device events in milliseconds, with 256 MB written before each call. Outputs are compared
-with the model in float64; the error is relative to the largest value there.
+file is executed, and inputs and weights are drawn from seed 42. Models stay in training mode unless `--eval`
+is given. A time is the median of device events in milliseconds, with 256 MB written before each call. Outputs
+are compared with the model in float64; the error is relative to the largest value there.
 
-The *limit* is the least time that the device needs: the maximum of moving inputs, parameters and outputs through memory once,
-the floating-point operations at the tensor cores' rate, and 5 us. The fraction is limit / time; the ratio is the
-better of PyTorch's two times / ours.
+The *limit* is the least time that the device needs: the maximum of moving inputs, parameters and outputs
+through memory once, the floating-point operations at the tensor cores' rate, and 5 us. The fraction is limit
+/ time; the ratio is the better of PyTorch's two times / ours.
 
-The exit status is 1 if a problem failed, or if convfuse's error is above 1e-4 and above four times that of the
-less exact of PyTorch's two ways.
+The exit status is 1 if a problem failed, or if convfuse's error is above 1e-4 and above four times that of
+the less exact of PyTorch's two ways.
 """
 
 import argparse

@@ -3,7 +3,8 @@
 
     python check.py [--device cuda] [--batch 128]
 
-Exits with 1 if an element is off by more than 1e-4 (absolute and relative together, as `torch.allclose` has it).
+Exits with 1 if an element is off by more than 1e-4 (absolute and relative together, as `torch.allclose` has
+it).
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""Problem 79 of KernelBench, level 2: Conv3d, Multiply, InstanceNorm3d, Clamp, Multiply, Max over channels in one launch."""
+"""Problem 79 of KernelBench, level 2: Conv3d, Multiply, InstanceNorm3d, Clamp, Multiply, Max over channels in
+one launch."""
 
 import torch
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes a problem or a solution for KernelBench's judges whose parameters are drawn anew, and whose inputs are scaled.
+"""Writes a problem or a solution for KernelBench's judges whose parameters are drawn anew, and whose inputs
+are scaled.
 
     python redrawn.py FILE [--scale 3] > NEW_FILE
 
-A judge draws the parameters of the problem and of the solution from the same seed. The generated files draw all parameters again,
-after the constructor and in the same order. Parameters such as `scale` of problem 85 are then no longer all ones.
+A judge draws the parameters of the problem and of the solution from the same seed. The generated files draw
+all parameters again, after the constructor and in the same order. Parameters such as `scale` of problem 85
+are then no longer all ones.
 """
 
 import argparse

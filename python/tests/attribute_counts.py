@@ -1,4 +1,5 @@
-"""The number of occurrences of each operator in regions of the drawn models. An unnecessary refusal changes these counts, but no value.
+"""The number of occurrences of each operator in regions of the drawn models. An unnecessary refusal changes
+these counts, but no value.
 
 Changing the draws changes the counts."""
 

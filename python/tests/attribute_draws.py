@@ -1,5 +1,5 @@
-"""Draws of attributes for each row of the table: a few steps with the row's operator, whose arguments are drawn over everything
-that PyTorch accepts."""
+"""Draws of attributes for each row of the table: a few steps with the row's operator, whose arguments are
+drawn over everything that PyTorch accepts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Branch:
         return choices[self.number % len(choices)]
 
     def option(self, **choices) -> str:
-        """Some of these named arguments with one of their values each. One argument takes its values by turns, the others are random."""
+        """Some of these named arguments with one of their values each. One argument takes its values by
+        turns, the others are random."""
         names = [*choices]
         place, whose = divmod(self.number, len(names))
         taken = {name: self.pick(*some) for name, some in choices.items() if self.chance(0.6)}
@@ -335,7 +336,8 @@ NUMBERS = (0.5, 2, True, -1, 1, -0.75)
 
 
 def operand(b, place: int) -> str:
-    """A second operand: a number, a further input, an earlier value, a parameter or a constant, of any shape and type."""
+    """A second operand: a number, a further input, an earlier value, a parameter or a constant, of any shape
+    and type."""
     c, n, ones, last = b.channels, b.y.dim(), [1] * b.axes, b.y.shape[-1]
     number = b.pick(*NUMBERS)
     inputs = ["r", "r", "r[:1]", "r.double()", "r.half()", "r.half()", "r.bfloat16()", "(r > 0)", "(r * 4).int()"]

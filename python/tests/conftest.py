@@ -45,8 +45,8 @@ def fresh():
 
 @pytest.fixture
 def child():
-    """Runs code in a new Python that finds the installed package: ``-c`` searches the current folder first, and the source folder
-    has no native half."""
+    """Runs code in a new Python that finds the installed package: ``-c`` searches the current folder first,
+    and the source folder has no native half."""
 
     def run(code, timeout=60):
         program = [sys.executable, "-c", code]

@@ -119,7 +119,8 @@ def disturb(value, noise, largest=0.0):
 
 
 def steepness(norm, x):
-    """The largest factor by which a norm amplifies errors of a value and its mean, whose difference may be much smaller than both."""
+    """The largest factor by which a norm amplifies errors of a value and its mean, whose difference may be
+    much smaller than both."""
     running = getattr(norm, "running_var", None)
     if isinstance(norm, nn.GroupNorm):
         variance = x.reshape(x.shape[0], norm.num_groups, -1).var(-1, unbiased=False)
@@ -311,7 +312,8 @@ class Draw:
         return "F.relu(y)"
 
     def model(self, x: torch.Tensor, inner: bool = False) -> Model:
-        """A model for inputs like ``x``. Its second input has the shape of the value that it is first added to."""
+        """A model for inputs like ``x``. Its second input has the shape of the value that it is first added
+        to."""
         model = One() if inner else Two()
         model.eval()
         values, last, r = [x], "", None

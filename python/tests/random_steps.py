@@ -1,5 +1,5 @@
-"""The steps of drawn models, as text: ``y`` is the input of a step, ``z`` another value, ``r`` the model's second input, ``own`` the
-model. ``{o}`` is one of these, ``{p}`` and ``{q}`` are parameters."""
+"""The steps of drawn models, as text: ``y`` is the input of a step, ``z`` another value, ``r`` the model's
+second input, ``own`` the model. ``{o}`` is one of these, ``{p}`` and ``{q}`` are parameters."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Each row of the table with attributes drawn over everything that PyTorch accepts, in all forms, types, modes and layouts. Fused
-models are compared with PyTorch's layers and with float64."""
+"""Each row of the table with attributes drawn over everything that PyTorch accepts, in all forms, types,
+modes and layouts. Fused models are compared with PyTorch's layers and with float64."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ class Setting:
 
 
 def called(model, inputs):
-    """A model's outputs, which tensors share their memory, which tensors they are themselves, and the inputs afterwards."""
+    """A model's outputs, which tensors share their memory, which tensors they are themselves, and the inputs
+    afterwards."""
     inputs = [one.clone(memory_format=torch.preserve_format) for one in inputs]
     torch.manual_seed(7)
     results = tuples(model(*inputs))

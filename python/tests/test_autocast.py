@@ -70,7 +70,8 @@ def test_statistics_beyond_16_bits_stay(dtype, variance):
 
 @pytest.mark.parametrize("dtype", LOW)
 def test_float32_that_is_read_is_not_rounded(dtype):
-    """As on a GPU, where group norms are computed in float32: a value that ends in float32 is not part of a 16-bit region."""
+    """As on a GPU, where group norms are computed in float32: a value that ends in float32 is not part of a
+    16-bit region."""
 
     class Wide(nn.Module):
         def __init__(self):

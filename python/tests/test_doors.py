@@ -1,4 +1,5 @@
-"""``torch.compile(model, backend="convfuse")``: dynamic shapes, mutation, derivatives, options; and exported programs."""
+"""``torch.compile(model, backend="convfuse")``: dynamic shapes, mutation, derivatives, options; and exported
+programs."""
 
 from __future__ import annotations
 
@@ -154,7 +155,8 @@ def test_operators_that_were_kept_whole_are_inductors_again(programs, monkeypatc
 
 
 def test_calls_have_names_by_which_caches_know_the_package(kernels):
-    """Inductor caches compiled code on disk by the text of graphs, and a later package may use other layouts."""
+    """Inductor caches compiled code on disk by the text of graphs, and a later package may use other
+    layouts."""
     plain, x = net(), torch.randn(2, 3, 8, 10)
     with torch.no_grad():
         compiled(plain)(x)
@@ -309,7 +311,8 @@ def test_regions_that_are_slower_alone_are_not_tried(kernels, monkeypatch):
 
 
 def test_forms_are_timed_without_inductors_graphs(kernels, monkeypatch):
-    """In inductor's graphs, an output shares memory with that of the previous call. The final program is compiled with them."""
+    """In inductor's graphs, an output shares memory with that of the previous call. The final program is
+    compiled with them."""
     from torch._inductor import compile_fx
 
     seen, inner = [], compile_fx.compile_fx_inner
@@ -401,7 +404,8 @@ def test_what_is_left_to_inductor_is_said(kernels):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_an_estimate_decides_without_a_device(dtype):
-    """For a GPU that is not present: accurate float32 convolutions, norms with statistics, pools by either name."""
+    """For a GPU that is not present: accurate float32 convolutions, norms with statistics, pools by either
+    name."""
 
     def function(x, weight):
         y = F.relu(F.conv2d(x, weight))
@@ -445,7 +449,8 @@ def test_inductor_compiles_arithmetic_that_no_region_has(choice):
 
 
 def test_inductor_writes_channels_last_what_a_region_reads():
-    """Inductor runs an upsampling before a convolution. Its output is written once, in PyTorch's memory order."""
+    """Inductor runs an upsampling before a convolution. Its output is written once, in PyTorch's memory
+    order."""
     from torch._inductor.utils import run_and_get_code
 
     up = nn.Upsample(scale_factor=2.0)
@@ -490,7 +495,8 @@ def test_norms_read_what_pytorch_copies_for_them(kernels, norm):
 
 
 class Joined(nn.Module):
-    """The end of a U-Net: norms, whose outputs are dense in PyTorch, and a padding in case extents are odd."""
+    """The end of a U-Net: norms, whose outputs are dense in PyTorch, and a padding in case extents are
+    odd."""
 
     def __init__(self):
         super().__init__()

@@ -1,5 +1,5 @@
-"""Operators that are layers only in whole networks, with attributes drawn over everything that PyTorch accepts: exported networks
-match the model, and everything else is refused."""
+"""Operators that are layers only in whole networks, with attributes drawn over everything that PyTorch
+accepts: exported networks match the model, and everything else is refused."""
 
 from __future__ import annotations
 

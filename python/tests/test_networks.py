@@ -24,7 +24,8 @@ def double(channels, width, dimensions=2):
 
 
 class UNet(nn.Module):
-    """An encoder and a decoder with concatenated skips, upsampled by transposed convolutions or by interpolation."""
+    """An encoder and a decoder with concatenated skips, upsampled by transposed convolutions or by
+    interpolation."""
 
     def __init__(self, channels=1, classes=2, widths=(8, 12, 16), up=None, dimensions=2):
         super().__init__()

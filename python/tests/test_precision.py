@@ -1,4 +1,5 @@
-"""The PyTorch setting that selects the math mode of float32, for fused models and modules, in either of PyTorch's interfaces."""
+"""The PyTorch setting that selects the math mode of float32, for fused models and modules, in either of
+PyTorch's interfaces."""
 
 from __future__ import annotations
 

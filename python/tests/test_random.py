@@ -1,6 +1,7 @@
 """``fuse`` on random models, compared with PyTorch's layers and with float64.
 
-``python tests/test_random.py --cases 1000 --seed 5`` runs more of them, and prints a reduced model for each failure.
+``python tests/test_random.py --cases 1000 --seed 5`` runs more of them, and prints a reduced model for each
+failure.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ def rounded(unit, module, inputs, value):
 
 
 def disturbed(reference, inputs, unit):
-    """The change of values, relative to the largest, if every computed value is randomly rounded: a sum of some hundred products by at
-    most eight roundings of the largest sum. Takes the largest of a few tries, times a safety factor."""
+    """The change of values, relative to the largest, if every computed value is randomly rounded: a sum of
+    some hundred products by at most eight roundings of the largest sum. Takes the largest of a few tries,
+    times a safety factor."""
     exact = run(reference, inputs)
     noisy = copy.deepcopy(reference)
     for module in noisy.modules():
@@ -137,7 +139,8 @@ class Case:
             self.in_type(inputs, counts)
 
     def inputs(self, shape, layout):
-        """Inputs of a shape; ``None`` if PyTorch's layers refuse them, or give empty or non-finite outputs."""
+        """Inputs of a shape; ``None`` if PyTorch's layers refuse them, or give empty or non-finite
+        outputs."""
         try:
             generator = torch.Generator().manual_seed(self.seed)
             inputs = given(self.model, generator, shape, layout)

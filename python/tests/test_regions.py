@@ -549,7 +549,8 @@ def test_a_value_that_is_written_to_counts_as_it_then_is():
 
 
 def test_values_may_be_seen_in_another_shape_whatever_their_layout():
-    """For a channels-last input, PyTorch's layer norm gives a dense output, and the operator a channels-last one."""
+    """For a channels-last input, PyTorch's layer norm gives a dense output, and the operator a channels-last
+    one."""
     layers = nn.LayerNorm([8, 6, 6]), nn.ReLU(), nn.Flatten(), nn.Linear(288, 3)
     plain = nn.Sequential(*layers).eval()
     ours, x = fused(plain), torch.randn(2, 8, 6, 6)
@@ -603,7 +604,8 @@ def test_parameters_of_float32_between_16_bits_are_refused(end):
 
 
 class Sums(nn.Module):
-    """A transposed convolution, whose output is added, multiplied and added again (KernelBench, level 2, 20)."""
+    """A transposed convolution, whose output is added, multiplied and added again (KernelBench, level 2,
+    20)."""
 
     def __init__(self):
         super().__init__()

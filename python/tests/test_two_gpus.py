@@ -1,4 +1,5 @@
-"""Two GPUs: models on one while the other is current, replicas, processes with a GPU each. All results are compared with PyTorch."""
+"""Two GPUs: models on one while the other is current, replicas, processes with a GPU each. All results are
+compared with PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ordinary uses of models through each entry point, compared with PyTorch: hooks, conversions, surgery, parametrizations, shapes, transforms."""
+"""Ordinary uses of models through each entry point, compared with PyTorch: hooks, conversions, surgery,
+parametrizations, shapes, transforms."""
 
 from __future__ import annotations
 
@@ -235,8 +236,8 @@ SURGERY = {
 
 
 def _dynamo_lets_swap():
-    """Whether this PyTorch (2.11 or later) keeps no weak references to parameters of compiled models, which would prevent swapping
-    them."""
+    """Whether this PyTorch (2.11 or later) keeps no weak references to parameters of compiled models, which
+    would prevent swapping them."""
     model = nn.Linear(1, 1)
     torch.compile(model, backend="eager")(torch.ones(1, 1))
     return not weakref.getweakrefs(model.weight)

@@ -38,8 +38,6 @@ fn is_mutated(file: &str) -> bool {
 pub(crate) fn run(root: &Path, arguments: &[std::ffi::OsString]) -> Result<()> {
     let copy = root.join("target/mutants");
     let tree = copy.join("tree");
-    let sh = Shell::new()?;
-    sh.change_dir(root);
     let listed = tracked_files(root)?;
     let files: Vec<&str> = listed.iter().map(String::as_str).collect();
     let known = Known::of(root, &files)?;
@@ -63,6 +61,7 @@ pub(crate) fn run(root: &Path, arguments: &[std::ffi::OsString]) -> Result<()> {
     println!("{} mutants", mutants.len());
     let record = root.join("tests/launches.jsonl");
     let left = root.join("tests/launches_unnoticed.txt");
+    let sh = Shell::new()?;
     sh.change_dir(&tree);
     let target = copy.join("target");
     cmd!(

@@ -1,4 +1,4 @@
-//! Conversions of other errors into the library's [`Error`].
+//! Conversions into the library's [`Error`]: of other errors, and of a graph that has no kernels.
 
 use op_spec::graph::Graph;
 
