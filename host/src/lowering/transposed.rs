@@ -2,15 +2,15 @@
 
 use std::cell::Cell;
 
-use launch_config::Refusal;
 use launch_config::conv_transpose::ShuffledClass;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
-use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
+use launch_config::implicit_gemm::{Epilogue as StoreEpilogue, RoundedEpilogue};
 use launch_config::pointwise::OperandList;
+use launch_config::{KernelGeometry, Refusal};
 use op_spec::{ConvProblem, ConvTransposeProblem, Layout};
 
-use super::alone::{gemm_alone, pays_for_layout};
+use super::alone::{gemm_alone, matrix_product, pads_one_tap, pays_for_layout};
 use super::producer::conv_geometry;
 use super::reduced::LIST;
 use super::region::Region;
@@ -18,8 +18,8 @@ use crate::operators::conv_transpose::{ClassKernels, Transposed};
 use crate::operators::implicit_gemm::ImplicitGemm;
 
 /// Returns the kernels of a transposed convolution. The convolution of each class runs by depthwise kernels
-/// where it is depthwise, else by an implicit GEMM where that pays, else by direct kernels; rows of the table
-/// are not asked. All classes read one layout and write one layout. Convolutions that write the output must
+/// where it is depthwise, else by a matrix product from NHWC to NHWC, else by an implicit GEMM where that
+/// pays, else by direct kernels; rows of the table are not asked. All classes read one layout and write one layout. Convolutions that write the output must
 /// apply `store`; otherwise the region is refused.
 pub(super) fn transposed(
     region: &Region<'_>,
@@ -27,6 +27,12 @@ pub(super) fn transposed(
     store: (StoreEpilogue, OperandList),
 ) -> Result<Transposed, Refusal> {
     let (strides, output) = (region.strides(), region.output);
+    // Interleaved results go through the list later.
+    let is_convolution = (problem.geometry()).is_ok_and(|of| of.is_convolution().is_some());
+    let list = match is_convolution {
+        true => store.1,
+        false => OperandList::EMPTY,
+    };
     let in_place = strides.is_some();
     if output == Layout::Nchw
         && let Some(transposed) = [strides, None]
@@ -45,7 +51,7 @@ pub(super) fn transposed(
     candidates.dedup();
     for (strides, output) in candidates {
         let choose = |conv: &ConvProblem<3>, is_reformatted: &dyn Fn(&ImplicitGemm) -> bool| {
-            class_kernels(region, conv, is_reformatted, (strides, output), &store.1)
+            class_kernels(region, conv, is_reformatted, (strides, output), &list)
         };
         if let Some(transposed) = Transposed::new(problem, store, choose)? {
             return stored(transposed, region);
@@ -106,6 +112,14 @@ fn class_kernels(
             }
             _ => ClassKernels::Depthwise(depthwise),
         });
+    }
+    let reads = (list.has_residual(), RoundedEpilogue::of(list).is_none());
+    if output == Layout::Nhwc
+        && let Ok(gemm) = matrix_product(region, &conv, reads)
+        && !gemm.is_half_empty()
+        && !pads_one_tap(&gemm)
+    {
+        return Ok(ClassKernels::Gemm(gemm));
     }
     let gemm = gemm_alone(region, &conv, strides, output).ok();
     let gemm = gemm.filter(|gemm| is_reformatted(gemm) || pays_for_layout(gemm));

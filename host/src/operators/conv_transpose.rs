@@ -10,6 +10,7 @@ use launch_config::conv_transpose::{
 };
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
+use launch_config::gemm::Gemm;
 use launch_config::implicit_gemm::{Epilogue, K_VECTOR_BYTES};
 use launch_config::pointwise::OperandList;
 use launch_config::{KernelGeometry, Refusal};
@@ -17,7 +18,7 @@ use op_spec::Layout;
 
 use super::conv::{self, Filters};
 use super::fused::{
-    ConvolutionParameters, Preparation, Preparations, depthwise, implicit_gemm, prepared,
+    ConvolutionParameters, Preparation, Preparations, depthwise, gemm, implicit_gemm, prepared,
 };
 use crate::device::{DType, Order};
 use crate::error::Result;
@@ -32,6 +33,8 @@ use crate::spec::{ConvProblem, ConvTransposeProblem};
     reason = "there are at most eight for a layer"
 )]
 pub(crate) enum ClassKernels {
+    /// A matrix product from NHWC to NHWC.
+    Gemm(Gemm),
     ImplicitGemm(ImplicitGemm),
     Depthwise(DepthwiseGeometry),
     /// A depthwise convolution of channels-last tensors.
@@ -44,7 +47,7 @@ impl ClassKernels {
     fn layouts(&self) -> [Layout; 2] {
         match self {
             Self::ImplicitGemm(gemm) => [gemm.reads(), gemm.writes()],
-            Self::DepthwiseNhwc(_) => [Layout::Nhwc; 2],
+            Self::Gemm(_) | Self::DepthwiseNhwc(_) => [Layout::Nhwc; 2],
             Self::Depthwise(_) | Self::Direct => [Layout::Nchw; 2],
         }
     }
@@ -53,6 +56,7 @@ impl ClassKernels {
     fn take(&self, store: &(Epilogue, OperandList), dtype: DType) -> bool {
         let (_, list) = store;
         match self {
+            Self::Gemm(_) => gemm::applies(list),
             Self::ImplicitGemm(gemm) => gemm.stores(list, dtype),
             Self::Depthwise(_) => !list.is_affine(),
             Self::DepthwiseNhwc(kernel) => kernel.takes(list),
@@ -242,6 +246,7 @@ impl Transposed {
         for (index, planned) in self.classes.iter().enumerate() {
             plan.preparation(&CONV_TRANSPOSE_FILTERS, &labels, planned.filters.shape())?;
             match &planned.kernels {
+                ClassKernels::Gemm(gemm) => gemm::plan(plan, dtype, gemm)?,
                 ClassKernels::ImplicitGemm(gemm) => {
                     match reformatted_by(&self.classes[..index], gemm) {
                         Some(_) => gemm.plan_product(plan, dtype)?,
@@ -281,6 +286,7 @@ impl fmt::Display for Transposed {
             let phases = if count == 1 { "phase" } else { "phases" };
             write!(f, "{separator}{count} {phases} of {t}x{r}x{s} taps by ")?;
             match &planned.kernels {
+                ClassKernels::Gemm(gemm) => write!(f, "a matrix product, {gemm}")?,
                 ClassKernels::ImplicitGemm(gemm) => write!(f, "implicit GEMM, {gemm}")?,
                 ClassKernels::Depthwise(_) | ClassKernels::DepthwiseNhwc(_) => {
                     f.write_str("depthwise convolution")?;
@@ -368,6 +374,9 @@ pub(crate) fn append(
         };
         let store = transposed.class_store();
         y = Some(match &planned.kernels {
+            ClassKernels::Gemm(gemm) => {
+                gemm::append(program, x, &parameters, None, gemm, store, shape)?
+            }
             ClassKernels::ImplicitGemm(gemm) => {
                 let input = match reformatted_by(&transposed.classes[..index], gemm) {
                     Some(first) => reformatted[first],

@@ -223,7 +223,7 @@ fn fields(preparation: &Preparation) -> (&'static str, Vec<(&'static str, String
         Preparation::FoldedBatchNorm => ("FoldedBatchNorm", Vec::new()),
         Preparation::FoldedArithmetic { first } => ("FoldedArithmetic", named!(first)),
         Preparation::OneLaunch(precision) => ("OneLaunch", named!(precision)),
-        Preparation::ChannelsLast { padded } => ("ChannelsLast", named!(padded)),
+        Preparation::ChannelsLast { class, padded } => ("ChannelsLast", named!(class, padded)),
         Preparation::PhaseFilters { class } => ("PhaseFilters", named!(class)),
         Preparation::Gemm {
             class,
@@ -294,7 +294,7 @@ const TOLD_APART: [(&str, &[&str]); 7] = [
     ("FoldedBatchNorm", &[]),
     ("FoldedArithmetic", &["first"]),
     ("OneLaunch", &["precision"]),
-    ("ChannelsLast", &["padded"]),
+    ("ChannelsLast", &["class", "padded"]),
     ("PhaseFilters", &["class"]),
     (
         "Gemm",

@@ -76,7 +76,11 @@ impl Filters {
             Self::Padded(copy) => Some(*copy),
             Self::InPlace | Self::Copied(_) => None,
         };
-        let of = (parameters.layer, Preparation::ChannelsLast { padded });
+        let class = parameters.class;
+        let of = (
+            parameters.layer,
+            Preparation::ChannelsLast { class, padded },
+        );
         let extents = [conv.group_k, taps, channels].map(|extent| extent as usize);
         let append = |program: &mut ProgramBuilder, [weight]: [Option<Value>; 1]| {
             let weight = weight.expect("filters are not optional");

@@ -23,7 +23,10 @@ pub(crate) enum Preparation {
     OneLaunch(Precision),
     /// Channels-last filters. Filters with few channels are padded; the padding also depends on the input's
     /// extents.
-    ChannelsLast { padded: Option<PadChannelsGeometry> },
+    ChannelsLast {
+        class: usize,
+        padded: Option<PadChannelsGeometry>,
+    },
     /// Filters and bias of a class of phases of a transposed convolution.
     PhaseFilters { class: usize },
     /// Filters in the operand layout of an implicit GEMM.
