@@ -31,7 +31,7 @@ fn conv(name: &str, channels: usize) -> Layer {
 }
 
 /// A U-Net with `width` channels: skips concatenated to upsampled values (nearest and bilinear), separate
-/// padding, pixel shuffles, and masks at two depths.
+/// padding, pixel shuffles, masks at two depths, and a part of the channels that is read twice.
 fn unet(width: usize) -> Graph {
     let around = Layer::pad([1, 1, 0, 2]).padding_mode(PaddingMode::Replicate);
     let nearest = Layer::upsample(UpsampleSpec::scale_factor(2.0));
@@ -66,7 +66,9 @@ fn unet(width: usize) -> Graph {
         .layer("pixels", "mixed", Layer::pixel_shuffle(2))
         .layer("up1", "pixels", conv("up1", width))
         .layer("class", "up1", Layer::narrow(1, 0, 2))
-        .layer("mask", "class", Layer::softmax(&[1]));
+        .layer("bounded", "class", Layer::clamp(-0.25, 0.5))
+        .layer("sum", "bounded", Layer::add("class"))
+        .layer("mask", "sum", Layer::softmax(&[1]));
     let further = ["up1", "active2", "skip2"].into_iter();
     let graph = further.fold(graph, |graph, name| graph.output(name));
     graph.build("mask").expect("a graph")

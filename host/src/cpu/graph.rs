@@ -13,7 +13,7 @@ use super::dense;
 use super::maps::{arithmetic, prelu};
 use super::moments::Moments;
 use super::pointwise::pointwise;
-use super::stage::{Stage, run_stages, stages};
+use super::stage::{Stage, normal_forms, run_stages, stages};
 use crate::error::Result;
 use crate::operators::MAX_PARAMETERS;
 use crate::parameters::Parameters;
@@ -58,10 +58,15 @@ pub(crate) fn run_renewing(
     debug_assert_eq!(parameters.check(graph), Ok(()));
     let inputs = inputs.iter().map(|input| dense(input.view()));
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
+    let paths: Vec<&[usize]> = graph
+        .paths()
+        .iter()
+        .flat_map(|path| readable_paths(graph, problem, path))
+        .collect();
     // The outputs of paths, by their last layers, and the last path that reads each.
     let mut outputs: Vec<Option<ArrayD<f32>>> = vec![None; problem.steps.len()];
     let mut last_reads = vec![0; problem.steps.len()];
-    for (number, path) in graph.paths().iter().enumerate() {
+    for (number, path) in paths.iter().enumerate() {
         for operand in path.iter().flat_map(|&layer| graph.operands(layer)) {
             if let Operand::Layer(layer) = *operand {
                 last_reads[layer] = number;
@@ -71,7 +76,7 @@ pub(crate) fn run_renewing(
     for &output in graph.outputs() {
         last_reads[output] = usize::MAX;
     }
-    for (number, path) in graph.paths().iter().enumerate() {
+    for (number, path) in paths.iter().enumerate() {
         let value = |operand: Operand| match operand {
             Operand::Input(input) => &*inputs[input],
             Operand::Layer(layer) => {
@@ -90,15 +95,14 @@ pub(crate) fn run_renewing(
         };
         let (first, last) = (path[0], path[path.len() - 1]);
         let mut y: Option<ArrayD<f32>> = None;
-        // A norm with the batch's statistics needs the whole tensor.
-        let by_batch = |&layer: &usize| statistics_of_batch(&problem.steps[layer].problem);
-        for part in path.chunk_by(|_, layer| by_batch(layer).is_none()) {
+        for part in parts(problem, path) {
             let x = match &y {
                 Some(y) => y.as_slice().expect("standard layout"),
                 None => value(graph.operands(first)[0]),
             };
             let mut stages = stages(problem, part, parameter);
-            if let Some(norm) = by_batch(&part[0]).filter(|_| !x.is_empty()) {
+            let norm = statistics_of_batch(&problem.steps[part[0]].problem);
+            if let Some(norm) = norm.filter(|_| !x.is_empty()) {
                 let moments = Moments::of_batch(x, norm.shape.c, norm.shape.spatial);
                 if norm.momentum.is_some() {
                     renew(
@@ -133,6 +137,41 @@ pub(crate) fn run_renewing(
         }
     });
     Ok((given.collect(), renewed))
+}
+
+/// Splits a path before norms with the batch's statistics, which need the whole tensor.
+fn parts<'a>(problem: &GraphProblem, path: &'a [usize]) -> impl Iterator<Item = &'a [usize]> {
+    path.chunk_by(|_, &layer| statistics_of_batch(&problem.steps[layer].problem).is_none())
+}
+
+/// Splits a path behind layers whose outputs are an operand of another stage, since only the outputs of paths
+/// are complete tensors.
+fn readable_paths<'a>(
+    graph: &Graph,
+    problem: &GraphProblem,
+    path: &'a [usize],
+) -> Vec<&'a [usize]> {
+    let (mut found, mut rest) = (Vec::new(), path);
+    while !rest.is_empty() {
+        let stages: Vec<&[usize]> = parts(problem, rest)
+            .flat_map(|part| normal_forms(problem, part))
+            .map(|(layers, _)| layers)
+            .collect();
+        let is_read = |(stage, layer): (&&[usize], &usize)| {
+            let mut others = rest.iter().filter(|other| !stage.contains(other));
+            others.any(|&other| graph.operands(other)[1..].contains(&Operand::Layer(*layer)))
+        };
+        let layers = stages
+            .iter()
+            .flat_map(|stage| stage.iter().map(move |layer| (stage, layer)));
+        let (path, after) = match layers.into_iter().position(is_read) {
+            Some(last) => rest.split_at(last + 1),
+            None => (rest, &rest[..0]),
+        };
+        found.push(path);
+        rest = after;
+    }
+    found
 }
 
 /// Returns the layer's problem, if the layer is a norm with the batch's statistics.

@@ -161,19 +161,32 @@ pub(super) fn stages<'a>(
     path: &[usize],
     parameter: impl Fn(usize, usize) -> Option<&'a [f32]>,
 ) -> Vec<Stage<'a>> {
-    let mut stages = Vec::new();
+    let runs = normal_forms(problem, path).into_iter();
+    let stage = |(layers, form): (&[usize], _)| {
+        let input = &problem.steps[layers[0]].input;
+        let output = &problem.steps[layers[layers.len() - 1]].output;
+        Stage::new(form, input, output, &parameter)
+    };
+    runs.map(stage).collect()
+}
+
+/// Splits a path into the longest runs with a normal form, and returns both.
+pub(super) fn normal_forms<'a>(
+    problem: &GraphProblem,
+    path: &'a [usize],
+) -> Vec<(&'a [usize], NormalForm)> {
+    let mut runs = Vec::new();
     let mut rest = path;
     let form = |layers: &[usize]| NormalForm::of(problem, layers.iter().copied());
     while !rest.is_empty() {
         let longer = (2..=rest.len()).map_while(|len| Some((len, form(&rest[..len]).ok()?)));
         let single = || (1, form(&rest[..1]).expect("a single layer has one"));
         let (len, form) = longer.last().unwrap_or_else(single);
-        let input = &problem.steps[rest[0]].input;
-        let output = &problem.steps[rest[len - 1]].output;
-        stages.push(Stage::new(form, input, output, &parameter));
-        rest = &rest[len..];
+        let (layers, after) = rest.split_at(len);
+        runs.push((layers, form));
+        rest = after;
     }
-    stages
+    runs
 }
 
 impl<'a> Stage<'a> {

@@ -222,7 +222,8 @@ impl NormalForm {
                 let others = &problem.steps[later].others;
                 others.contains(&Operand::Layer(index))
             };
-            if layers[at + 1..].iter().any(is_taken_again) {
+            // Behind a layer by itself, the next layer is refused.
+            if part != Part::ByItself && layers[at + 1..].iter().any(is_taken_again) {
                 kept = Some(index);
                 part = form.map(index, Pointwise::Keep, part);
             }
