@@ -19,8 +19,9 @@ use crate::operators::implicit_gemm::ImplicitGemm;
 
 /// Returns the kernels of a transposed convolution. The convolution of each class runs by depthwise kernels
 /// where it is depthwise, else by a matrix product from NHWC to NHWC, else by an implicit GEMM where that
-/// pays, else by direct kernels; rows of the table are not asked. All classes read one layout and write one layout. Convolutions that write the output must
-/// apply `store`; otherwise the region is refused.
+/// pays, else by direct kernels; rows of the table are not asked. All classes read one layout and write one
+/// layout. Convolutions that write the output must apply `store`; otherwise the region is refused. The bits
+/// are those of separate launches, so a matrix product takes no list that it would not round.
 pub(super) fn transposed(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,
@@ -113,9 +114,9 @@ fn class_kernels(
             _ => ClassKernels::Depthwise(depthwise),
         });
     }
-    let reads = (list.has_residual(), RoundedEpilogue::of(list).is_none());
     if output == Layout::Nhwc
-        && let Ok(gemm) = matrix_product(region, &conv, reads)
+        && RoundedEpilogue::of(list).is_some()
+        && let Ok(gemm) = matrix_product(region, &conv, (list.has_residual(), false))
         && !gemm.is_half_empty()
         && !pads_one_tap(&gemm)
     {

@@ -1,6 +1,8 @@
 //! Transposed convolution in one to three dimensions, as one convolution for each class of phases. The
 //! convolutions shuffle their results into the output, or a launch interleaves them.
 
+mod classes;
+
 use std::fmt;
 
 use kernels_gpu::conv_transpose::nhwc::CONV_TRANSPOSE_INTERLEAVE_NHWC;
@@ -8,13 +10,12 @@ use kernels_gpu::conv_transpose::{CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLE
 use launch_config::conv_transpose::{
     InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry, ShuffledClass, shuffled,
 };
-use launch_config::depthwise::DepthwiseGeometry;
-use launch_config::depthwise::nhwc::NhwcKernel;
-use launch_config::gemm::Gemm;
 use launch_config::implicit_gemm::{Epilogue, K_VECTOR_BYTES};
 use launch_config::pointwise::OperandList;
 use launch_config::{KernelGeometry, Refusal};
 use op_spec::Layout;
+
+pub(crate) use classes::ClassKernels;
 
 use super::conv::{self, Filters};
 use super::fused::{
@@ -25,45 +26,6 @@ use crate::error::Result;
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{ConvProblem, ConvTransposeProblem};
-
-/// The kernels of a class's convolution.
-#[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there are at most eight for a layer"
-)]
-pub(crate) enum ClassKernels {
-    /// A matrix product from NHWC to NHWC.
-    Gemm(Gemm),
-    ImplicitGemm(ImplicitGemm),
-    Depthwise(DepthwiseGeometry),
-    /// A depthwise convolution of channels-last tensors.
-    DepthwiseNhwc(NhwcKernel),
-    Direct,
-}
-
-impl ClassKernels {
-    /// The layouts of input and output.
-    fn layouts(&self) -> [Layout; 2] {
-        match self {
-            Self::ImplicitGemm(gemm) => [gemm.reads(), gemm.writes()],
-            Self::Gemm(_) | Self::DepthwiseNhwc(_) => [Layout::Nhwc; 2],
-            Self::Depthwise(_) | Self::Direct => [Layout::Nchw; 2],
-        }
-    }
-
-    /// Whether the kernels store results of a type through this epilogue and this list.
-    fn take(&self, store: &(Epilogue, OperandList), dtype: DType) -> bool {
-        let (_, list) = store;
-        match self {
-            Self::Gemm(_) => gemm::applies(list),
-            Self::ImplicitGemm(gemm) => gemm.stores(list, dtype),
-            Self::Depthwise(_) => !list.is_affine(),
-            Self::DepthwiseNhwc(kernel) => kernel.takes(list),
-            Self::Direct => *store == NO_STORE,
-        }
-    }
-}
 
 /// An epilogue and a list that change nothing.
 const NO_STORE: (Epilogue, OperandList) = (Epilogue::NONE, OperandList::EMPTY);
