@@ -286,15 +286,19 @@ impl<'a> InputsOf<'a> {
         Ok(InputsOf {
             whole: DeviceCase::new(case, stream, dtype)?,
             reorders_sums: laid_out.as_ref().is_some_and(|(layout, x)| {
-                // Transposed convolutions interleave phases only in NCHW; norms have kernels for each
-                // layout.
+                // Transposed convolutions interleave phases only in NCHW; norms and reductions have kernels
+                // for each layout.
                 let has_own_kernels = case.graph.layers().iter().any(|layer| {
                     use Layer::{
-                        ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, GroupNorm, InstanceNorm,
+                        AdaptiveAvgPool2d, AdaptiveAvgPool3d, ConvTranspose1d, ConvTranspose2d,
+                        ConvTranspose3d, GroupNorm, InstanceNorm, Reduction,
                     };
                     matches!(
                         layer,
-                        ConvTranspose1d(_)
+                        AdaptiveAvgPool2d(_)
+                            | AdaptiveAvgPool3d(_)
+                            | Reduction(_)
+                            | ConvTranspose1d(_)
                             | ConvTranspose2d(_)
                             | ConvTranspose3d(_)
                             | GroupNorm(_)
@@ -310,8 +314,8 @@ impl<'a> InputsOf<'a> {
     }
 
     /// Checks that the bits of `got` depend neither on the input's layout nor on the split of the batch. In
-    /// 16 bits, and for transposed convolutions and norms, channels-last inputs have their own kernels.
-    /// Their results must be within the tolerance instead.
+    /// 16 bits, and for transposed convolutions, norms and reductions, channels-last inputs have their own
+    /// kernels. Their results must be within the tolerance instead.
     fn must_repeat(
         &self,
         ready: &Executable<'_>,
