@@ -13,6 +13,8 @@ pub(crate) const NOT_FOUND: u32 = 500;
 pub(crate) const NOT_SUPPORTED: u32 = 801;
 pub(crate) const CAPTURE_UNSUPPORTED: u32 = 900;
 pub(crate) const CAPTURE_INVALIDATED: u32 = 901;
+pub(crate) const CAPTURE_UNMATCHED: u32 = 903;
+pub(crate) const CAPTURE_UNJOINED: u32 = 904;
 pub(crate) const CAPTURE_ISOLATION: u32 = 905;
 pub(crate) const CAPTURED_EVENT: u32 = 907;
 

@@ -36,7 +36,7 @@ impl State {
     pub(crate) fn stream_outside_of_captures(&mut self, handle: Handle) -> Outcome<Handle> {
         let handle = self.stream_to_use(handle)?;
         match self.streams.get_mut(&handle) {
-            Some(stream) if stream.capture.is_some() => Err(stream.invalidate()),
+            Some(stream) if stream.is_captured() => Err(stream.invalidate()),
             _ => Ok(handle),
         }
     }
@@ -70,6 +70,11 @@ impl State {
     /// Queues work on a stream, or adds it to the stream's capture.
     pub(crate) fn give(&mut self, stream: Handle, work: Work) -> Outcome {
         let known = self.streams.get_mut(&stream).expect("callers found it");
+        if let Some(joined) = &mut known.joined {
+            joined.given += 1;
+            let origin = joined.origin;
+            return self.give(origin, work);
+        }
         match &mut known.capture {
             Some(capture) if capture.invalid => return Err(CAPTURE_INVALIDATED),
             Some(capture) => capture.work.push(work),

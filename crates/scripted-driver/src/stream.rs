@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use crate::outcome::{CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, CAPTURED_EVENT, INVALID_HANDLE, put};
+use crate::outcome::{CAPTURE_ISOLATION, CAPTURED_EVENT, INVALID_HANDLE, put};
 use crate::work::{Event, Handle, Stream, Work};
 
 driver! {
@@ -40,14 +40,21 @@ driver! {
     fn cuStreamWaitEvent(state; stream: Handle, event: Handle, _flags: u32) {
         let stream = state.stream_to_use(stream)?;
         let event = state.events.get(&event).ok_or(INVALID_HANDLE)?;
+        if let Some((of, position)) = event.recorded.filter(|_| event.captured) {
+            return state.wait_in_capture(stream, of, position);
+        }
         let known = state.streams.get_mut(&stream).ok_or(INVALID_HANDLE)?;
+        if let Some(joined) = &known.joined {
+            let origin = joined.origin;
+            state.streams.get_mut(&origin).ok_or(INVALID_HANDLE)?.invalidate();
+            return Err(CAPTURE_ISOLATION);
+        }
         match (&mut known.capture, event.recorded) {
             // Work in a graph must not wait for work outside of the graph.
-            (Some(capture), _) if !event.captured => {
+            (Some(capture), _) => {
                 capture.invalid = true;
                 Err(CAPTURE_ISOLATION)
             }
-            (None, _) if event.captured => Err(CAPTURE_UNSUPPORTED),
             (None, Some((stream_of, position))) => {
                 state.give(stream, Work::Wait { stream: stream_of, position })
             }
@@ -71,7 +78,7 @@ driver! {
         if of.context != event.context {
             return Err(INVALID_HANDLE);
         }
-        event.captured = of.capture.is_some();
+        event.captured = of.is_captured();
         event.recorded = Some((stream, of.position()));
         Ok(())
     }

@@ -73,6 +73,17 @@ pub(crate) struct Stream {
     /// Whether the stream is destroyed. Earlier work is still executed.
     pub(crate) destroyed: bool,
     pub(crate) capture: Option<Capture>,
+    /// The capture of another stream that this one has joined, by waiting for an event of it.
+    pub(crate) joined: Option<Joined>,
+}
+
+/// A stream's part in the capture of another.
+pub(crate) struct Joined {
+    pub(crate) origin: Handle,
+    /// The number of work items so far.
+    pub(crate) given: u64,
+    /// The number of work items that the other stream waits for.
+    pub(crate) awaited: u64,
 }
 
 /// The recorded work of a stream in capture.
@@ -93,7 +104,15 @@ pub(crate) struct Event {
 impl Stream {
     /// Returns the number of work items that the stream has received so far.
     pub(crate) fn position(&self) -> u64 {
+        if let Some(joined) = &self.joined {
+            return joined.given;
+        }
         self.done + self.queue.len() as u64
+    }
+
+    /// Whether the stream's work is recorded, for its own capture or for one that it has joined.
+    pub(crate) fn is_captured(&self) -> bool {
+        self.capture.is_some() || self.joined.is_some()
     }
 
     /// Invalidates the capture because of a forbidden call, and returns that call's error code.

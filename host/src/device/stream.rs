@@ -198,6 +198,17 @@ impl Stream {
         }))
     }
 
+    /// Records an event that only other streams wait for.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub(crate) fn mark(&self) -> Result<Event> {
+        Ok(Event(match &self.0.gpu {
+            Some(stream) => Mark::Gpu(stream.record(false)?),
+            None => Mark::Host(Instant::now()),
+        }))
+    }
+
     /// Makes later work of this stream wait for `event`. The host waits only if the event belongs to a GPU
     /// and this stream does not.
     ///

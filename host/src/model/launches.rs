@@ -6,9 +6,11 @@ use std::sync::Arc;
 use op_spec::Layout;
 use op_spec::graph::{Graph, GraphProblem};
 
+#[cfg(doc)]
+use super::Model;
 use super::inputs::{Inputs, orders};
 use super::programs::{Source, program_of, renewed_parameters};
-use super::{Explanation, Model, Options};
+use super::{Explanation, Options};
 use crate::device::raw::RawPointer;
 use crate::device::{DType, Device, Order, Stream, Tensor};
 use crate::error::{Error, InputsError, Result};
@@ -18,10 +20,18 @@ use crate::program::Program;
 use crate::sync::{Mutex, lock, unlocked};
 
 mod backend;
+mod captures;
+mod of_model;
+mod recorded;
 
 use backend::Backend;
+use captures::OtherStreams;
+pub use recorded::Recorded;
 
 const OPERATOR: &str = "launches";
+
+/// The least number of kernels for which a run in a capture uses several streams.
+const LEAST_SIDE_BY_SIDE: usize = 8;
 
 /// The launches of a graph on a GPU for inputs of one shape, without a stream or memory: each run gets both,
 /// as addresses. Any number of threads may run them concurrently, on any streams of the device, also in
@@ -80,6 +90,7 @@ pub struct Launches {
     runs: Runs,
     /// The streams that runs used, each once; recorded only if parameters are kept.
     streams: Mutex<Vec<Stream>>,
+    others: OtherStreams,
 }
 
 /// The implementation of a run.
@@ -98,48 +109,6 @@ fn must_prepare(streams: &[&Stream]) -> Result<()> {
         stream.must_not_capture("prepare a run")?;
     }
     Ok(())
-}
-
-impl Model {
-    /// Prepares runs over memory that the caller passes to each run, for inputs of the shapes and memory
-    /// layouts of `inputs`. Kernels are chosen and loaded, and parameters are converted to the forms that
-    /// they read. The host waits until that is done. From then on all streams of the device may run it, also
-    /// for the first time during a capture. Runs get no parameters.
-    ///
-    /// `stream` is the stream that the caller is about to run it on.
-    ///
-    /// # Errors
-    /// [`Unsupported`](crate::Error::Unsupported) if the device is not a GPU;
-    /// [`InCapture`](crate::Error::InCapture) if `stream` or the model's stream is in capture; the errors of
-    /// [`plan_for`](Self::plan_for).
-    pub fn launches<'a>(
-        &self,
-        stream: &Stream,
-        inputs: impl Into<Inputs<&'a Tensor>>,
-        options: &Options,
-    ) -> Result<Launches> {
-        must_prepare(&[stream, self.stream()])?;
-        let inputs = inputs.into().arranged(OPERATOR, self.graph().inputs())?;
-        let orders = self.orders(OPERATOR, &inputs, stream)?;
-        self.device()
-            .must_be(stream.device(), (OPERATOR, "the model"))?;
-        let problem = self.graph().problem(inputs[0].shape())?;
-        let program = self.program(inputs[0].shape(), &orders, options)?;
-        program.make_ready(OPERATOR, self.stream())?;
-        self.stream().synchronize()?;
-        Ok(Launches {
-            device: self.device().clone(),
-            graph: self.graph().clone(),
-            dtype: self.dtype(),
-            options: options.clone(),
-            problem,
-            orders,
-            given: Vec::new(),
-            renewed: Vec::new(),
-            runs: Runs::Kernels(program),
-            streams: Mutex::default(),
-        })
-    }
 }
 
 impl Launches {
@@ -224,6 +193,7 @@ impl Launches {
             renewed: renewed_parameters(graph, &problem),
             runs,
             streams: Mutex::default(),
+            others: OtherStreams::default(),
             problem,
             orders,
         })
@@ -269,6 +239,23 @@ impl Launches {
         outputs: &[RawPointer],
         workspace: RawPointer,
     ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.queue(stream, None, [inputs, parameters], outputs, workspace) }
+    }
+
+    /// Queues one run on `stream`. A recording is for launches on another stream, and uses others beside the
+    /// first.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run).
+    unsafe fn queue(
+        &self,
+        stream: &Stream,
+        recording: Option<(&Stream, &[Stream])>,
+        [inputs, parameters]: [&[RawPointer]; 2],
+        outputs: &[RawPointer],
+        workspace: RawPointer,
+    ) -> Result<()> {
         self.device
             .must_be(stream.device(), (OPERATOR, "the stream"))?;
         if inputs.len() != self.orders.len() {
@@ -296,12 +283,24 @@ impl Launches {
         }
         match &self.runs {
             Runs::Kernels(program) => {
+                let (reader, others) = recording.unwrap_or((stream, &[]));
                 if program.keeps_parameters() {
-                    self.remember(stream);
+                    self.remember(reader);
                 }
+                let is_captured =
+                    program.steps().len() >= LEAST_SIDE_BY_SIDE && stream.is_capturing()?;
+                let mut taken = match others.is_empty() && is_captured {
+                    true => self.others.take(stream)?,
+                    false => Vec::new(),
+                };
+                let others = if taken.is_empty() { others } else { &taken };
                 // SAFETY: the caller's promise; kept parameters are ready since `self` was made, and the
                 // program keeps them.
-                unsafe { program.launch_over(stream, [inputs, parameters], outputs, workspace) }
+                let queued = unsafe {
+                    program.launch_over(stream, others, [inputs, parameters], outputs, workspace)
+                };
+                self.others.give_back(&mut taken);
+                queued
             }
             // SAFETY: the caller's promise.
             Runs::Backend(backend) => unsafe {
@@ -315,6 +314,15 @@ impl Launches {
     #[must_use]
     pub fn renewed(&self) -> &[usize] {
         &self.renewed
+    }
+
+    /// Returns the number of kernels that a run launches; zero on the CPU device.
+    #[must_use]
+    pub fn kernels(&self) -> usize {
+        match &self.runs {
+            Runs::Kernels(program) => program.steps().len(),
+            Runs::Backend(_) => 0,
+        }
     }
 
     /// Returns the bytes that a run needs besides inputs, parameters and outputs.

@@ -40,7 +40,7 @@ pub use explain::{Explanation, LaunchFacts};
 pub use explain::{explain_axes, launched_kernels, launches_axes};
 pub use forward::Model;
 pub use inputs::Inputs;
-pub use launches::Launches;
+pub use launches::{Launches, Recorded};
 pub use plan::Plan;
 pub use replicas::{ReplicaPlans, Replicas};
 pub use strategy::Strategy;

@@ -1,6 +1,8 @@
 //! The builder of programs.
 
 mod copies;
+mod parameters;
+mod reformats;
 mod renewed;
 
 use std::collections::VecDeque;
@@ -33,6 +35,8 @@ pub(crate) struct ProgramBuilder {
     preparations: VecDeque<PlannedLaunch>,
     /// Renewed parameters, with the values that replace them.
     renewed: Vec<[Value; 2]>,
+    /// Inputs reformatted for implicit GEMMs.
+    reformats: Vec<reformats::Reformat>,
     is_explained: bool,
 }
 
@@ -58,6 +62,7 @@ impl ProgramBuilder {
             planned: VecDeque::new(),
             preparations: VecDeque::new(),
             renewed: Vec::new(),
+            reformats: Vec::new(),
         }
     }
 
@@ -169,30 +174,6 @@ impl ProgramBuilder {
         Ok(value)
     }
 
-    /// A parameter: a tensor of the program's device that is the same in every run.
-    pub(crate) fn parameter(&mut self, tensor: &Tensor) -> Value {
-        assert_eq!(
-            *tensor.device(),
-            self.device,
-            "who makes a program has checked where its parameters are"
-        );
-        let place = Place::Parameter(self.parameters.len());
-        self.parameters.push(tensor.clone());
-        let value = self.value(tensor.shape(), tensor.dtype(), place, Order::Dense);
-        value.expect("the device has a tensor of this size")
-    }
-
-    /// An absent parameter, of a program that is only explained.
-    pub(crate) fn absent(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
-        assert!(self.is_explained, "a program that runs has its parameters");
-        self.value(shape, dtype, Place::Absent, Order::Dense)
-    }
-
-    /// [`parameter`](Self::parameter) for an optional tensor.
-    pub(crate) fn optional_parameter(&mut self, tensor: Option<&Tensor>) -> Option<Value> {
-        tensor.map(|tensor| self.parameter(tensor))
-    }
-
     /// A value that the program computes: the first launch that uses it writes all of it.
     pub(crate) fn tensor(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
         self.tensor_as(shape, dtype, Order::Dense)
@@ -262,22 +243,6 @@ impl ProgramBuilder {
         self.values[value.0].dtype
     }
 
-    /// Whether a value is a parameter that is the same in every run.
-    pub(crate) fn keeps(&self, value: Value) -> bool {
-        matches!(
-            self.values[value.0].place,
-            Place::Parameter(_) | Place::Absent
-        )
-    }
-
-    /// The tensor behind a parameter, if it is the same in every run.
-    pub(crate) fn known(&self, parameter: Value) -> Option<&Tensor> {
-        match self.values[parameter.0].place {
-            Place::Parameter(index) => Some(&self.parameters[index]),
-            _ => None,
-        }
-    }
-
     /// The total bytes of the values.
     pub(crate) fn bytes(&self, values: &[Value]) -> u64 {
         values.iter().map(|&value| self.values[value.0].bytes).sum()
@@ -322,7 +287,8 @@ impl ProgramBuilder {
         bytes_moved: u64,
     ) {
         let now = self.steps.len();
-        for used in arguments.uses() {
+        let uses = arguments.uses();
+        for used in &uses {
             let (facts, is_written) = (&mut self.values[used.value.0], used.is_written);
             let kernel = kernel.name();
             let takes = (used.dtype).is_none_or(|dtype| facts.dtype == dtype);
@@ -341,6 +307,10 @@ impl ProgramBuilder {
             kernel: kernel.name(),
             shape,
             bytes_moved,
+            uses: uses
+                .iter()
+                .map(|used| (used.value, used.is_written))
+                .collect(),
             launch: Box::new(Typed { kernel, arguments }),
         });
     }

@@ -14,7 +14,9 @@
 
 mod arguments;
 mod builder;
+mod concurrent;
 mod memory;
+mod over;
 mod planned;
 mod prepared;
 mod ready;
@@ -29,11 +31,11 @@ pub(crate) use arguments::{Arguments, MapOf};
 pub(crate) use builder::{
     ProgramBuilder, channels_last, plan_copy, plan_dense_copy, plan_reformat,
 };
+pub(crate) use concurrent::other_streams;
 pub(crate) use planned::LaunchPlan;
 pub(crate) use prepared::PreparedParameters;
 pub(crate) use ready::Ready;
 
-use crate::device::raw::RawPointer;
 use crate::device::{DType, LaunchShape, Order, Reading, Stream, Tensor, in_memory};
 use crate::error::{At, Result};
 
@@ -112,7 +114,6 @@ impl Input {
 }
 
 /// One launch of a [`Program`].
-#[derive(Debug)]
 pub(crate) struct Step {
     /// The kernel's symbol.
     pub(crate) kernel: &'static str,
@@ -121,7 +122,21 @@ pub(crate) struct Step {
     /// A lower bound of the bytes that the kernel reads and writes in global memory, as the operator declares
     /// it.
     pub(crate) bytes_moved: u64,
+    /// The values that the launch uses, and whether it writes them.
+    uses: Box<[(Value, bool)]>,
     launch: Box<dyn Launch>,
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The arguments show the values that are used.
+        f.debug_struct("Step")
+            .field("kernel", &self.kernel)
+            .field("shape", &self.shape)
+            .field("bytes_moved", &self.bytes_moved)
+            .field("launch", &self.launch)
+            .finish()
+    }
 }
 
 /// A launch with its kernel's type erased.
@@ -288,43 +303,6 @@ impl Program {
                 ..
             } = &self.values[value.0];
             expect_output(operator, shape, *dtype, order, tensor)?;
-        }
-        Ok(())
-    }
-
-    /// Queues the launches over raw addresses. `further` are the inputs after the first `inputs`.
-    ///
-    /// # Safety
-    /// There is an address for each input and for the one output. Inputs have the layouts of the program. The
-    /// output is dense in the layout of its value, aligned to 16 bytes, with its shape and element type. The
-    /// workspace has `workspace_bytes`, aligned to 256 bytes. All memory is on the stream's device, and no
-    /// two parts overlap. Inputs and parameters were written in the stream's order, and the parameters live
-    /// until the launches are complete.
-    pub(crate) unsafe fn launch_over(
-        &self,
-        stream: &Stream,
-        [inputs, further]: [&[RawPointer]; 2],
-        outputs: &[RawPointer],
-        workspace: RawPointer,
-    ) -> Result<()> {
-        let input = |index: usize| match inputs.get(index) {
-            Some(input) => *input,
-            None => further[index - inputs.len()],
-        };
-        let address = |facts: &ValueFacts| match facts.place {
-            _ if facts.bytes == 0 || facts.life.is_none() => std::ptr::null_mut(),
-            Place::Input(index) => input(index).cast(),
-            Place::Parameter(index) => self.parameters[index].reading().pointer::<u8>().cast_mut(),
-            Place::Output(index) => outputs[index].cast(),
-            Place::Workspace(offset) => workspace.cast::<u8>().wrapping_add(offset as usize),
-            Place::Absent => unreachable!("{EXPLAINED}"),
-        };
-        let addresses: Vec<*mut u8> = self.values.iter().map(address).collect();
-        for step in &self.steps {
-            // SAFETY: the caller's promise; `pack` gave each value of the workspace its bytes, and the
-            // builder checked that an earlier step writes everything else before it is read.
-            unsafe { step.launch.launch(stream, step.shape, &addresses)? };
-            stream.moved(step.bytes_moved);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use std::ptr::null_mut;
 
 use convfuse::graph::presets::KernelBench79;
-use convfuse::graph::{Chain, Layer};
+use convfuse::graph::{Chain, Graph, Layer};
 use convfuse::model::Launches;
 use convfuse::raw::RawPointer;
 use convfuse::{DType, Error, InputsError, Model, Options, Result, Stream, Tensor};
@@ -125,6 +125,99 @@ fn launches_that_are_given_parameters_take_no_memory_wait_for_nothing_and_run_in
             [allocated, waited, launched + kernels.len() as u32]
         );
         captured(&stream, run).unwrap();
+    });
+}
+
+#[test]
+fn a_recorded_run_is_one_call_and_frees_its_graph_behind_it() {
+    late(|script, _, [home, stream]| {
+        let x = input(&home, &SHAPE);
+        let raw = x.on(&stream).unwrap().as_raw().unwrap();
+        let (model, launches) = prepared(&home, &stream, &x);
+        let launches = launches.unwrap();
+        let (y, space) = outputs(&launches, &stream).unwrap();
+        let (output, workspace) = (y.as_raw().unwrap(), space.as_raw().unwrap());
+        let launched = || {
+            let calls = ["cuLaunchKernel", "cuLaunchKernelEx"].map(|call| script.count(call));
+            (calls.iter().sum::<u32>(), script.count("cuGraphLaunch"))
+        };
+        assert_eq!(
+            launches.kernels(),
+            launches.explain().unwrap().launches.len()
+        );
+        // SAFETY: all memory is the streams' own, and stays until the work is done.
+        let recorded = unsafe { launches.record(&stream, &[raw], &[], &[output], workspace) };
+        let mut recorded = recorded.unwrap();
+        // The recording outlives the launches and the model that it was made of.
+        drop((launches, model));
+        let (kernels, graphs) = launched();
+        for _ in 0..3 {
+            // SAFETY: as above.
+            unsafe { recorded.launch() }.unwrap();
+        }
+        assert_eq!(launched(), (kernels, graphs + 3));
+        drop(recorded);
+        script.fail_next("cuGraphInstantiateWithFlags", 2);
+        let (_model, launches) = prepared(&home, &stream, &x);
+        // SAFETY: as above.
+        let failed = unsafe {
+            launches
+                .unwrap()
+                .record(&stream, &[raw], &[], &[output], workspace)
+        };
+        assert!(failed.is_err());
+        stream.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn runs_of_many_launches_are_captured_on_several_streams() {
+    late(|script, _, [stream, other]| {
+        let conv = |name: String| Layer::conv2d(&name, 64, 3).padding(1).into();
+        let layers: Vec<Layer> = (0..6).map(|index| conv(format!("conv{index}"))).collect();
+        let mut graph = Graph::builder("x", 64);
+        for (index, layer) in layers.into_iter().enumerate() {
+            let before = match index {
+                0 => "x".to_owned(),
+                _ => format!("y{}", index - 1),
+            };
+            graph = graph.layer(format!("y{index}"), before, layer);
+        }
+        let graph = graph.build("y5").unwrap();
+        let x = input(&stream, &[2, 64, 33, 40]);
+        let parameters = graph.parameters().iter();
+        let parameters: Vec<Tensor> = parameters.map(|one| input(&stream, &one.shape)).collect();
+        let options = Options::default();
+        let launches = Launches::functional(&stream, &graph, &x, &parameters, &options).unwrap();
+        assert!(launches.kernels() >= 8, "{}", launches.kernels());
+        let (y, space) = outputs(&launches, &stream).unwrap();
+        let (output, workspace) = (y.as_raw().unwrap(), space.as_raw().unwrap());
+        let address = |tensor: &Tensor| tensor.as_raw().unwrap();
+        let given: Vec<RawPointer> = parameters.iter().map(address).collect();
+        // SAFETY: all memory is the stream's own, and stays until the graphs are gone.
+        let run =
+            |on: &Stream| unsafe { launches.run(on, &[address(&x)], &given, &[output], workspace) };
+        run(&stream).unwrap();
+        let made = script.count("cuStreamCreateWithPriority");
+        for _ in 0..3 {
+            // Later captures use the streams of the first.
+            captured(&stream, || run(&stream)).unwrap();
+            assert_eq!(script.count("cuStreamCreateWithPriority"), made + 3);
+        }
+        // Two runs in one capture, and two captures at one time.
+        captured(&stream, || {
+            run(&stream)?;
+            run(&stream)?;
+            captured(&other, || run(&other)).map(drop)
+        })
+        .unwrap();
+        // A capture that fails leaves the streams usable.
+        for launch in 1..5 {
+            let call = "cuLaunchKernel";
+            script.fail(call, script.count(call) + launch, 1);
+            in_capture(&stream, || assert!(run(&stream).is_err()));
+        }
+        captured(&stream, || run(&stream)).unwrap();
     });
 }
 

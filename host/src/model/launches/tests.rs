@@ -4,7 +4,7 @@ use op_spec::graph::{Chain, Layer, Parameter, Partition};
 
 use super::*;
 use crate::device::{EmulatorOptions, in_memory};
-use crate::model::Precision;
+use crate::model::{Model, Precision};
 use crate::{Error, data};
 use launch_config::Arch;
 

@@ -59,7 +59,7 @@ pub(crate) struct Reformatted {
     descales: Value,
 }
 
-/// Appends the reformat of `x`; returns `None` if it is read in place.
+/// Appends the reformat of `x`, unless an earlier GEMM has the same; returns `None` if it is read in place.
 pub(crate) fn reformat(
     program: &mut ProgramBuilder,
     x: Value,
@@ -70,30 +70,31 @@ pub(crate) fn reformat(
     }
     let config = &gemm.config;
     let g = &config.geometry;
+    let (reformat, shape) = program.next(&IMPLICIT_GEMM_REFORMAT);
+    let rescale = program
+        .is_next(&IMPLICIT_GEMM_RESCALE)
+        .then(|| program.next(&IMPLICIT_GEMM_RESCALE));
+    if let Some([words, descales]) = program.reformatted(x, reformat.name(), config) {
+        return Ok(Some(Reformatted { words, descales }));
+    }
     let words = program.tensor(&[config.reformatted_words() as usize], DType::F32)?;
     let samples = g.conv.n as usize;
     let descales = program.tensor(&[samples], DType::F32)?;
-    let (reformat, shape) = program.next(&IMPLICIT_GEMM_REFORMAT);
-    let is_rescaled = program.is_next(&IMPLICIT_GEMM_RESCALE);
     // The magnitudes that the reformat records, one per block.
-    let blocks = if is_rescaled {
-        samples * g.sample_blocks() as usize
-    } else {
-        0
-    };
+    let blocks = rescale.map_or(0, |_| samples * g.sample_blocks() as usize);
     let largest = program.tensor(&[blocks], DType::F32)?;
     let bytes_moved = program.bytes(&[x, words, largest]);
     let arguments = (x, words, descales, largest, *g);
     // SAFETY: `x` has the shape that the geometry was made from, `words` has the config's size, `descales` an
     // element for each sample, and `largest` one for each block if the kernel writes it.
     unsafe { program.launch_moving(reformat, shape, arguments, bytes_moved) }
-    if is_rescaled {
-        let (rescale, shape) = program.next(&IMPLICIT_GEMM_RESCALE);
+    if let Some((rescale, shape)) = rescale {
         let bytes_moved = program.bytes(&[largest]);
         let arguments = (x, words, descales, largest, *g, g.sample_blocks());
         // SAFETY: as above; the preceding kernel wrote `largest`. Only f32 is scaled.
         unsafe { program.launch_moving(rescale, shape, arguments, bytes_moved) }
     }
+    program.reformats(x, reformat.name(), config, [words, descales]);
     Ok(Some(Reformatted { words, descales }))
 }
 
