@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use op_spec::graph::{Graph, GraphProblem, LayerProblem, Operand};
+use op_spec::graph::{Graph, GraphProblem, Operand};
 
 use super::region::Query;
 use crate::device::DType;
@@ -53,16 +53,7 @@ impl Work {
         let values = values.fold(0, u64::saturating_add);
         let multiply_adds = layers
             .iter()
-            .map(|&layer| match &problem.steps[layer].problem {
-                LayerProblem::Linear(problem) => problem.multiply_adds(),
-                LayerProblem::Conv1d(problem) => problem.multiply_adds(),
-                LayerProblem::Conv2d(problem) => problem.multiply_adds(),
-                LayerProblem::Conv3d(problem) => problem.multiply_adds(),
-                LayerProblem::ConvTranspose1d(problem) => problem.multiply_adds(),
-                LayerProblem::ConvTranspose2d(problem) => problem.multiply_adds(),
-                LayerProblem::ConvTranspose3d(problem) => problem.multiply_adds(),
-                _ => 0,
-            });
+            .map(|&layer| problem.steps[layer].multiply_adds());
         let flop = 2 * multiply_adds.sum::<u128>();
         Work {
             bytes: values.saturating_mul(dtype.size() as u64),
