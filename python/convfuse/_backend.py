@@ -8,7 +8,7 @@ compiles the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,8 +22,9 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import _precision
 from ._choice import CHOICES, Choice, is_worthwhile
+from ._networks import networks
 from ._precision import Precision, expect_precision
-from ._regions import Region, find, put, tidy
+from ._regions import Region, count_together, counters, find, put, tidy
 from ._report import Entry, Report
 
 __all__ = ["Kernels", "Options", "Program", "guard_hooks", "left_to_pytorch"]
@@ -37,7 +38,8 @@ class Options:
     cpu: bool = False
     """Whether tensors on the CPU are taken as well."""
     choice: Choice = "time"
-    """Which regions are taken: those that make the model faster by a clock, or by an estimate, or all."""
+    """Which regions are taken: those that make the model faster by a clock, or by an estimate, or all; as calls of their own, or also
+    within networks."""
     batch_invariant: bool = False
     """Whether results of a sample are the same bits in any batch."""
 
@@ -97,19 +99,29 @@ def _fast(regions: Collection[Region], precision: Precision) -> bool:
 
 @dataclass(eq=False)
 class Program:
-    """A graph with its regions, each of which is either a call of the operator or left to PyTorch."""
+    """A graph with its regions, each of which is a call of the operator, part of a network, or left to
+    PyTorch."""
 
     graph_module: fx.GraphModule
     regions: list[Region]
-    entries: list[Entry]
+    places: list[Entry]
+    """The places where a region could begin."""
+    networks: list[Region]
+    """Parts of the graph that may become one call in place of their regions."""
     options: Options
     fast: bool
     is_moved: bool = False
     """Whether values may lie in memory otherwise than PyTorch's, even without regions."""
     left: frozenset[Any] = frozenset()
     """The keys of regions that an estimate leaves to PyTorch."""
-    run: Callable[..., Any] = field(init=False)
-    refused: frozenset[Any] | None = field(init=False, default=None)
+    counters: list[list[fx.Node]] = field(init=False)
+    """The writes of counters that one operator can make."""
+    run: Callable[..., Any] | None = field(init=False, default=None)
+    chosen: tuple[frozenset[Any], bool] = field(init=False, default=(frozenset(), False))
+    """The keys of regions that are left to PyTorch, and whether networks are taken in place of their regions."""
+
+    def __post_init__(self) -> None:
+        self.counters = counters(self.graph_module.graph)
 
     @classmethod
     def of(cls, graph_module: fx.GraphModule, options: Options) -> Program:
@@ -117,42 +129,72 @@ class Program:
         is_moved = tidy(graph_module.graph)
         regions, entries = find(graph_module.graph, options.cpu)
         fast = _fast(regions, options.precision)
-        return cls(graph_module, regions, entries, options, fast, is_moved)
+        whole = networks(graph_module.graph, regions, fast, options.cpu)
+        return cls(graph_module, regions, entries, whole, options, fast, is_moved)
 
     def estimate(self) -> None:
         """Leaves regions to PyTorch whose own operators are estimated to be faster."""
         worthwhile = {one.key for one in self.regions if is_worthwhile(one, self.fast)}
         self.left = frozenset(one.key for one in self.regions) - worthwhile
+        self.chosen = self.left, False
         self.tell(self.left, "PyTorch's operators are estimated to be as fast")
 
     def tell(self, refused: Collection[Any], reason: str) -> None:
         """Sets the reason why these regions are left to PyTorch."""
         for region in self.regions:
             if region.key in refused:
-                region.entry.taken, region.entry.reason = False, reason
+                region.entry.reason = reason
 
     def forget(self) -> None:
         """Drops the values known from tracing, which refer to the tensors of the example."""
         for node in self.graph_module.graph.nodes:
             node.meta = {}
 
-    def without(self, refused: Collection[Any]) -> fx.GraphModule:
-        """The graph with calls of the operator for all regions, except those with these keys."""
+    def kept(self, refused: Collection[Any], whole: bool) -> list[Region]:
+        """All regions except those with these keys; ``whole`` takes networks in place of the regions that
+        share nodes with them."""
+        found = self.networks if whole else []
+        own = {node for one in found for node in one.nodes}
+        return [*found, *(one for one in self.regions if one.key not in refused and own.isdisjoint(one.nodes))]
+
+    def without(self, refused: Collection[Any], whole: bool = False) -> fx.GraphModule:
+        """The graph with calls of the operator for the regions that are kept."""
         nodes: dict[fx.Node, fx.Node] = {}
         copied = _copied(self.graph_module, nodes)
-        kept = [one.moved(nodes) for one in self.regions if one.key not in refused]
+        kept = [one.moved(nodes) for one in self.kept(refused, whole)]
         put(copied.graph, kept, self.fast, self.options.batch_invariant, self.is_moved)
+        for writes in self.counters if kept else ():
+            count_together(copied.graph, [nodes[one] for one in writes])
         copied.recompile()
         return copied
 
-    def build(self, refused: Collection[Any]) -> None:
-        """Rebuilds the program, with these regions left to PyTorch's own kernels."""
-        refused = self.left.union(refused)
-        if self.refused != refused:
-            self.run = self.without(refused).forward
-            self.refused = refused
-        for region in self.regions:
-            region.entry.taken = region.key not in refused
+    def build(self, refused: Collection[Any], whole: bool) -> None:
+        """Rebuilds the program, with these regions left to PyTorch's own kernels, and with networks or
+        without."""
+        chosen = self.left.union(refused), whole
+        if self.run is None or self.chosen != chosen:
+            self.chosen = chosen
+            self.run = self.without(*chosen).forward
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The entries of a report for what is chosen."""
+        refused, whole = self.chosen
+        layers = {
+            node: len(one.operators) for one in self.networks if whole for node in one.nodes
+        }
+        regions = {id(one.entry): one for one in self.regions}
+
+        def now(entry: Entry) -> Entry:
+            region = regions.get(id(entry))
+            if region is None:
+                return entry
+            of = next((layers[node] for node in region.nodes if node in layers), None)
+            if of is not None:
+                return replace(entry, taken=True, reason=f"part of a network of {of} layers")
+            return replace(entry, taken=region.key not in refused)
+
+        return [now(one) for one in self.places]
 
 
 @dataclass(eq=False)
@@ -162,6 +204,8 @@ class Kernels:
     options: Options
     refused: set[Any] = field(default_factory=set)
     """The keys of regions that are left to PyTorch."""
+    whole: bool = False
+    """Whether networks are taken in place of their regions."""
     programs: list[Program] = field(default_factory=list)
     left: dict[str, int] = field(default_factory=dict)
     """Why graphs were left to PyTorch, and how many."""
@@ -180,11 +224,15 @@ class Kernels:
             if self.options.choice == "estimate":
                 program.estimate()
             program.forget()
-            program.build(self.refused)
+            program.build(self.refused, self.whole)
             made.append(program)
             return make_boxed_func(lambda *arguments: program.run(*arguments))
 
-        compiled = aot_autograd(fw_compiler=compiler, inference_compiler=compiler)
+        compiled = aot_autograd(
+            fw_compiler=compiler,
+            inference_compiler=compiler,
+            keep_inference_input_mutations=True,
+        )
         run = compiled(graph_module, inputs)
         self.programs += made
         return run if any(one.regions for one in made) else graph_module.forward
@@ -192,7 +240,7 @@ class Kernels:
     def build(self) -> None:
         """Rebuilds all programs with the currently refused regions left to PyTorch."""
         for program in self.programs:
-            program.build(self.refused)
+            program.build(self.refused, self.whole)
 
     def report(self) -> Report:
         """A report of the regions taken so far."""

@@ -29,8 +29,8 @@ __all__ = [
     "slower_alone",
 ]
 
-Choice = Literal["time", "estimate", "all"]
-CHOICES = ("time", "estimate", "all")
+Choice = Literal["time", "estimate", "all", "networks"]
+CHOICES = ("time", "estimate", "all", "networks")
 
 # The largest ratio of times at which a change counts as an improvement.
 _MARGIN = 0.98
@@ -268,6 +268,6 @@ def _ways(
                 continue
             arguments, named = fx.map_arg((node.args, node.kwargs), values.__getitem__)
             values[node] = node.target(*arguments, **named)
-        return values[region.nodes[-1]]
+        return values[region.outputs[0]]
 
     return ours, theirs

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import json
-import operator
 import os
 import struct
 import tempfile
@@ -23,8 +22,9 @@ from torch import fx, nn
 from torch.utils import _pytree as pytree
 
 from . import _native, arrays
+from ._layers import Layers
 from ._regions import tidy, where
-from ._table import POINTWISE, ROWS, SPLITS, WHOLE, Path, Refused, gate, operand, part, readers, value
+from ._table import ROWS, SPLITS, WHOLE, Path, Refused, readers, value
 
 __all__ = ["ExportError", "Exported", "export"]
 
@@ -112,10 +112,11 @@ def _evaluating(model: nn.Module):
             one.training = training
 
 
-class _Network:
+class _Network(Layers):
     """A network under construction."""
 
     def __init__(self, program: torch.export.ExportedProgram, model: nn.Module) -> None:
+        super().__init__()
         self.graph = program.graph
         self.classes = {name: type(one).__name__ for name, one in model.named_modules()}
         self.is_leaf = {name for name, one in model.named_modules() if not list(one.children())}
@@ -127,12 +128,6 @@ class _Network:
         self.held = {**program.state_dict, **program.constants}
         self.user_inputs = set(signature.user_inputs)
         self.constants: set[fx.Node] = set()
-        self.further: set[fx.Node] = set()
-        """Inputs behind the first."""
-        self.values: dict[fx.Node, str] = {}
-        """The names of the values of nodes."""
-        self.taken: set[str] = set()
-        self.layers: list[dict[str, Any]] = []
         self.tensors: dict[str, torch.Tensor] = {}
         self.refused: list[str] = []
         self.taken_inputs: list[int] = []
@@ -184,134 +179,28 @@ class _Network:
             raise ExportError(str(error).replace("convfuse: network", "convfuse: export", 1)) from None
         return text, {name: self.tensors[name].reshape(shape) for name, shape, _ in table}
 
-    def fresh(self, name: str) -> str:
-        """An unused name: this one, or with a number."""
-        name = name or "y"
-        found, number = name, 1
-        while found in self.taken:
-            number += 1
-            found = f"{name}.{number}"
-        self.taken.add(found)
-        return found
-
-    def add(self, node: fx.Node) -> None:
-        """Adds the layers of a node, perhaps with some of the following nodes."""
-        if node.target in SPLITS:
-            # Its results are the layers.
-            return
-        if node.target is operator.getitem and node.args[0].target not in SPLITS:
-            # A result of a refused node.
-            self.values[node] = self.values[node.args[0]]
-            return
-        try:
-            path = self.path(node)
-            layers = [self.renamed(layer, path) for layer in path.layers]
-        except Refused as refused:
-            self.refuse(node, str(refused))
-            return
-        self.append(path, layers)
-        for one in path.nodes:
-            self.values[one] = self.values[path.last]
-        self.gated(path.last)
-
-    def gated(self, x: fx.Node) -> None:
-        """Adds a gate layer if the readers of ``x`` are a function of it and the product with that
-        function."""
-        if len(readers(x)) != 2:
-            return
-        path = Path(x)
-        try:
-            gate(path)
-        except Refused:
-            return
-        self.append(path, path.layers)
-        for one in path.nodes:
-            self.values[one] = self.values[path.last]
-
-    def path(self, node: fx.Node) -> Path:
-        """The layers of a node after the first operand for which there are any."""
-        reasons: list[Refused] = []
-        split = node.target is operator.getitem
-        for x in (node.args[0] if split else node).all_input_nodes:
-            if x in self.constants or x in self.further:
-                continue
-            try:
-                return self.behind(node, x)
-            except Refused as refused:
-                reasons.append(refused)
-        raise reasons[0] if reasons else Refused(
-            "of further inputs alone, which a network can only add to other values"
-        )
-
-    def behind(self, node: fx.Node, x: fx.Node) -> Path:
-        """The layers of a node after its operand ``x``."""
-        rows = self.rows(node)
-        for row in rows:
-            try:
-                return self.by(row, node, x)
-            except Refused:
-                if row is rows[-1]:
-                    raise
-        raise Refused("the library has no such layer")
-
-    def by(self, row: Any, node: fx.Node, x: fx.Node) -> Path:
-        """The layers that a row of the table gives for a node after its operand ``x``, including a
-        convolution after padding."""
-        path = Path(x)
-        row(node, path)
-        while path.padding is not None:
-            users = readers(path.last)
-            if len(users) != 1 or users[0].target is not aten.convolution.default:
-                raise Refused("padding without a convolution behind it")
-            ROWS[users[0].target](users[0], path)
-        if value(path.last).dtype is not path.dtype:
-            raise Refused(f"from {path.dtype} to {value(path.last).dtype}")
+    def must_fit(self, path: Path) -> None:
         for one in path.parameters.values():
             if one not in self.constants:
                 raise Refused("an operand that depends on the input, where a layer has a parameter")
         for one in path.inputs[1:]:
             if one in self.constants:
                 raise Refused("together with a constant tensor that is not broadcast by channels")
-        return path
 
-    def rows(self, node: fx.Node) -> list[Any]:
-        """The rows of the table for a node, to be tried in order."""
-        target = node.target
-        if target is operator.getitem:
-            return [part]
-        if target is aten._native_batch_norm_legit.no_stats and value(operand(node)).shape[0] == 1:
-            raise Refused("a norm by statistics of one sample alone: give an example of two samples")
-        if target in _ADAPTIVE and _is_of_one_size(node):
-            return [lambda one, path: path.follow([one])]
-        expanded = any(one.target is aten.expand.default for one in node.all_input_nodes)
-        tables = (WHOLE,) if expanded else (ROWS, WHOLE)
-        return [table[target] for table in tables if target in table]
+    def base(self, node: fx.Node, layer: str) -> str:
+        module = where(node)
+        return module if module in self.is_leaf and module else f"{module}.{layer}".removeprefix(".")
 
-    def renamed(self, layer: dict[str, Any], path: Path) -> dict[str, Any]:
-        """A layer renamed to the module that owns its parameters."""
-        ((name, attributes),) = layer.items()
-        own = attributes.get("name")
-        if own is None:
-            given = [attributes["input"]] if "input" in attributes else attributes.get("inputs", [])
-            others = [self.values[path.inputs[int(one.removeprefix("r"))]] for one in given]
-            if "inputs" in attributes:
-                return {name: attributes | {"inputs": others}}
-            return {name: attributes | dict(zip(["input"], others))}
-        given = {key.removeprefix(own): one for key, one in path.parameters.items() if key == own or key.startswith(f"{own}.")}
-        prefix = self.prefix(given)
+    def prefix(self, given: dict[str, fx.Node], path: Path, layer: str) -> str:
+        """The name of the module that owns these parameters, or else of the operator's module."""
+        prefix = self.common_prefix(given)
         if prefix is None:
-            prefix = self.fresh(f"{where(path.nodes[0]) or name}.constant")
+            prefix = self.fresh(f"{where(path.nodes[0]) or layer}.constant")
         for suffix, one in given.items():
             self.tensors[prefix + suffix] = self.tensor(one)
-        attributes = attributes | {"name": prefix}
-        if name == "scale":
-            name, attributes["shape"] = "mul", list(value(given[""]).shape)
-        if "shape" in attributes:
-            # Layers that share a parameter must agree on its initialisation.
-            attributes["initialisation"] = "ones"
-        return {name: attributes}
+        return prefix
 
-    def prefix(self, given: dict[str, fx.Node]) -> str | None:
+    def common_prefix(self, given: dict[str, fx.Node]) -> str | None:
         """The common prefix of these parameters' names, if there is one and their suffixes are those of a
         module."""
         prefixes = set()
@@ -331,17 +220,6 @@ class _Network:
         arguments, named = fx.map_arg((node.args, node.kwargs), self.tensor)
         return node.target(*arguments, **named)
 
-    def append(self, path: Path, layers: list[dict[str, Any]]) -> None:
-        """Adds the layers of a path after the value that it begins with."""
-        before = self.values[path.x]
-        for layer in layers:
-            module, (name,) = where(path.nodes[0]) if path.nodes else "", layer
-            base = module if module in self.is_leaf and module else f"{module}.{name}".removeprefix(".")
-            now = self.fresh(base)
-            self.layers.append({"name": now, "input": before, "layer": layer})
-            before = now
-        self.values[path.last] = before
-
     def refuse(self, node: fx.Node, why: str) -> None:
         """Records that a node has no layer, and continues after it."""
         module = where(node)
@@ -353,28 +231,6 @@ class _Network:
 
 _CHECKS = (aten._assert_tensor_metadata.default,)
 """What gives no value, and holds for all inputs that a network takes."""
-
-_ADAPTIVE = (aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
-
-
-def _is_of_one_size(node: fx.Node) -> bool:
-    """Whether an adaptive pool is an identity, as before VGG's classifier: its output has its input's size,
-    and only feeds a linear layer, which refuses other sizes."""
-    if list(node.args[1]) != list(value(node.args[0]).shape[2:]):
-        return False
-    while True:
-        users = readers(node)
-        if len(users) != 1:
-            return False
-        if users[0].target is aten.linear.default:
-            return users[0].args[0] is node
-        if users[0].target not in _ALONG:
-            return False
-        (node,) = users
-
-
-_ALONG = frozenset({aten.view.default, aten.clone.default, aten.alias.default, *POINTWISE})
-
 
 def _read(layers: list[dict[str, Any]], values: set[str]) -> list[dict[str, Any]]:
     """The layers that these values depend on. An empty operand of ``cat`` is not read."""

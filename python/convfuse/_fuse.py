@@ -51,7 +51,7 @@ class _Fused:
         self.notes: list[str] = []
         self.plain: Times | None = None
         self.fused: Times | None = None
-        self.begin(Kernels(options))
+        self.begin(Kernels(options, whole=options.choice == "networks"))
 
     def begin(self, kernels: Kernels) -> None:
         self.kernels = kernels
@@ -97,12 +97,13 @@ class _Fused:
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         del state["compiled"]
-        state["kernels"] = self.kernels.refused
+        state["kernels"] = self.kernels.refused, self.kernels.whole
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.begin(Kernels(self.options, set(state["kernels"])))
+        refused, whole = state["kernels"]
+        self.begin(Kernels(self.options, set(refused), whole))
         self.put()
 
     def keep_the_faster(self, example: tuple[Any, ...], device: torch.device) -> None:
@@ -114,9 +115,12 @@ class _Fused:
         def ours() -> Any:
             return self.compiled(self.module, example, {})
 
-        def taken(refused: set[Any]) -> Times:
-            self.kernels.refused = set(refused)
+        def build(refused: set[Any], whole: bool = False) -> None:
+            self.kernels.refused, self.kernels.whole = set(refused), whole
             self.kernels.build()
+
+        def taken(refused: set[Any]) -> Times:
+            build(refused)
             return measure(ours, device)
 
         with torch.no_grad(), _unchanged(self.module, device):
@@ -125,11 +129,18 @@ class _Fused:
             regions = [one for program in self.kernels.programs for one in program.regions]
             units = list(dict.fromkeys(one.key for one in regions))
             refused, self.fused = choose(units, taken)
-            self.kernels.refused = set(refused)
-            self.kernels.build()
+            build(refused)
+            if any(program.networks for program in self.kernels.programs):
+                build(refused, whole=True)
+                whole = measure(ours, device)
+                if better(whole, self.fused):
+                    self.fused = whole
+                else:
+                    build(refused)
         reason = "the model is as fast without it"
         if not units or not better(self.fused, self.plain):
             self.is_left, self.fused, refused = True, None, units
+            build(set(units))
             reason = "the model is as fast by PyTorch's own operators"
             self.notes.append(f"{reason}, which run it")
         for program in self.kernels.programs:

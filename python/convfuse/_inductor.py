@@ -78,8 +78,8 @@ def convfuse(
 
     def inner(aten: fx.GraphModule, examples: Sequence[Any], **named: Any) -> Any:
         program = Program.of(aten, ours)
-        report.entries += program.entries
         run = _compiled(program, examples, named, table, inputs, report)
+        report.entries += program.entries
         _log.info("%s", report)
         # The report is found as long as the compiled code exists.
         run._convfuse_report = report
@@ -107,17 +107,21 @@ def _compiled(
 
     options, keys = program.options, {one.key for one in program.regions}
 
-    def form(refused: Collection[Any], **changed: Any) -> Callable[..., Any]:
-        graph_module = program.without(refused)
+    def form(refused: Collection[Any], whole: bool = False, **changed: Any) -> Callable[..., Any]:
+        graph_module = program.without(refused, whole)
         _decompose(graph_module, table)
         graph_module.recompile()
         return compile_fx_inner(graph_module, examples, **named | changed)
 
-    if options.choice == "all" or not keys:
-        return form(())
+    def leave(refused: Collection[Any], whole: bool = False) -> Callable[..., Any]:
+        program.chosen = frozenset(refused), whole
+        return form(refused, whole)
+
+    if options.choice in ("all", "networks") or not keys:
+        return leave((), options.choice == "networks")
     if options.choice == "estimate" or not _is_repeatable(program, inputs):
         program.estimate()
-        return form(program.left)
+        return leave(program.left)
     # Without PyTorch's own CUDA graphs, whose outputs share memory between calls.
     is_graph = named.get("cudagraphs") is not None and named["cudagraphs"].value
     changed = {"cudagraphs": BoxedBool(False)} if is_graph else {}
@@ -127,34 +131,44 @@ def _compiled(
             slower = slower_alone(program.regions, program.fast, options.batch_invariant, POINTWISE)
             values = _values(program, inputs)
         program.tell(slower, "PyTorch's kernels are as fast for it alone")
-        if slower == keys:
-            return form(keys)
-        runs, strides, times = [], [], []
-        for refused in (slower, keys):
+        ways = {"inductor": (keys, False)}
+        if slower != keys:
+            count = sum(one.key not in slower for one in program.regions)
+            ways[_counted(count, "region")] = slower, False
+        if program.networks:
+            ways[_counted(len(program.networks), "network")] = slower, True
+        if len(ways) == 1:
+            return leave(keys)
+        runs, strides, times = {}, {}, {}
+        for name, way in ways.items():
             with TracingContext.report_output_strides() as known:
-                run = form(refused, **changed)
+                run = form(*way, **changed)
             with _real(device):
-                times.append(measure(lambda: run(list(values)), device))
-            runs.append(run)
-            strides.append(known)
+                times[name] = measure(lambda: run(list(values)), device)
+            runs[name], strides[name] = run, known
     except torch.OutOfMemoryError:
         report.notes.append("a graph is left to inductor: there is no memory to time it")
         program.tell(keys, "it was not timed")
-        return form(keys)
-    fused, plain = times
-    is_fused = better(fused, plain)
-    count = sum(one.key not in slower for one in program.regions)
-    kept = "which are kept" if is_fused else "which are left to it"
-    report.notes.append(f"a graph: {plain} by inductor; {fused} with {count} regions, {kept}")
-    if not is_fused:
+        return leave(keys)
+    chosen = "inductor"
+    for name in ways:
+        if better(times[name], times[chosen]):
+            chosen = name
+    measured = "; ".join(f"{one} by {name}" for name, one in times.items())
+    report.notes.append(f"a graph: {measured}; kept: {chosen}")
+    if chosen == "inductor":
         program.tell(keys - slower, "the graph is as fast without it")
     if is_graph:
-        return form(slower if is_fused else keys)
-    chosen = 0 if is_fused else 1
+        return leave(*ways[chosen])
+    program.chosen = frozenset(ways[chosen][0]), ways[chosen][1]
     context = TracingContext.try_get()
     if context is not None and context.output_strides is not None:
         context.output_strides.extend(strides[chosen] or ())
     return runs[chosen]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _device(program: Program) -> torch.device:

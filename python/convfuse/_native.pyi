@@ -17,6 +17,12 @@ def inputs(text: str) -> list[str]:
 def output_shape(text: str, input: list[int]) -> list[int]:
     """The shape of the output of a chain for a first input of this shape."""
 
+def output_shapes(text: str, input: list[int]) -> list[list[int]]:
+    """The shapes of the outputs of a network for a first input of this shape."""
+
+def multiply_adds(text: str, input: list[int]) -> int:
+    """The multiply-adds of the convolutions and linear maps of a network for a first input of this shape."""
+
 def explain(text: str, input: list[int], fast: bool, ordinal: int) -> str:
     """What the GPU with this ordinal launches for a chain and an input of this shape, and why."""
 

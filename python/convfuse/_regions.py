@@ -14,6 +14,7 @@ import pathlib
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from operator import getitem
 from typing import Any
 from zlib import crc32
 
@@ -24,9 +25,20 @@ from . import _native
 from ._chain import parsed
 from ._report import Entry
 from ._table import FIRST, POINTWISE, ROWS, Path, Refused, gate, is_copy, operand, readers, same, value
-from .ops import RUN, RUN_RENEWING, operator_of
+from .ops import OPERATORS, operator_of
 
-__all__ = ["Region", "channels_last", "find", "is_norm", "put", "tidy", "where"]
+__all__ = [
+    "Region",
+    "channels_last",
+    "count_together",
+    "counters",
+    "find",
+    "has_channels_last",
+    "is_norm",
+    "put",
+    "tidy",
+    "where",
+]
 
 aten = torch.ops.aten
 
@@ -54,7 +66,7 @@ _WRITE_ANEW = (aten.cat.default, aten.convolution.default)
 # neither the fake implementation nor the memory order of inputs otherwise.
 _KNOWN = b"".join(
     pathlib.Path(__file__).with_name(one).read_bytes()
-    for one in ("_chain.py", "_regions.py", "ops.py")
+    for one in ("_chain.py", "_layers.py", "_networks.py", "_regions.py", "ops.py")
 )
 _NAME = f"convfuse_{crc32(_KNOWN):08x}"
 
@@ -75,7 +87,9 @@ class Region:
     parameters: list[fx.Node]
     """In the order of the chain's table."""
     nodes: list[fx.Node]
-    """Those that go; the last one has the region's value."""
+    """Those that go."""
+    outputs: list[fx.Node]
+    """Those whose values the operator gives: of a chain the last one."""
     is_dense: bool
     """Whether PyTorch's value is dense, and the operator's, which is channels-last if the input is or :attr:`is_last` says so."""
     renewed: dict[fx.Node, fx.Node]
@@ -85,6 +99,8 @@ class Region:
     """Whether the value is to be channels-last whatever the input is."""
     inputs_last: frozenset[fx.Node] = frozenset()
     """Inputs that are channels-last where all regions are the operator's."""
+    is_network: bool = False
+    """Whether the text is a network."""
 
     @property
     def is_float32_product(self) -> bool:
@@ -94,10 +110,8 @@ class Region:
 
     @property
     def has_weights_last(self) -> bool:
-        """Whether weights are channels-last, but not also dense."""
-        each = [one.meta.get("val") for one in self.parameters]
-        tensors = [one for one in each if isinstance(one, torch.Tensor)]
-        return any(is_channels_last(one) and not one.is_contiguous() for one in tensors)
+        """Whether weights are channels-last."""
+        return has_channels_last(self.parameters)
 
     @property
     def key(self) -> tuple[str, torch.dtype]:
@@ -106,11 +120,12 @@ class Region:
 
     def moved(self, nodes: dict[fx.Node, fx.Node]) -> Region:
         """The same region in a copy of the graph. ``nodes`` maps this graph's nodes to the copy's."""
-        inputs, parameters, own = (
-            [nodes[one] for one in some] for some in (self.inputs, self.parameters, self.nodes)
-        )
+        lists = {
+            name: [nodes[one] for one in getattr(self, name)]
+            for name in ("inputs", "parameters", "nodes", "outputs")
+        }
         renewed = {nodes[one]: nodes[new] for one, new in self.renewed.items()}
-        return replace(self, inputs=inputs, parameters=parameters, nodes=own, renewed=renewed)
+        return replace(self, **lists, renewed=renewed)
 
 
 def tidy(graph: fx.Graph) -> bool:
@@ -226,6 +241,7 @@ class _Finder:
             inputs=path.inputs,
             parameters=parameters,
             nodes=nodes,
+            outputs=nodes[-1:],
             is_dense=value(last).is_contiguous() and value(path.x).is_contiguous(),
             renewed={one: new for one, new in path.renewed.items() if one in parameters},
             entry=entry,
@@ -342,7 +358,7 @@ def find(graph: fx.Graph, cpu: bool) -> tuple[list[Region], list[Entry]]:
         is_of_one = one.operators[0].startswith("conv") and same(value(one.inputs[0]).shape[1:2], [1])
         one.is_last = one.has_weights_last or are_last and is_of_one
         one.is_dense = one.is_dense and not one.is_last
-    last = _written_last(graph, {one.nodes[-1]: one for one in regions})
+    last = _written_last(graph, {one.outputs[0]: one for one in regions})
     for one in regions:
         one.inputs_last = frozenset(one.inputs) & last
     return regions, entries
@@ -356,11 +372,65 @@ def _written_last(graph: fx.Graph, regions: dict[fx.Node, Region]) -> set[fx.Nod
         if region is None:
             is_last = _is_written_last(node, last)
         else:
-            first = node.args[0][0] if node.target in (RUN, RUN_RENEWING) else region.inputs[0]
-            is_last = region.is_last or first in last
+            call = _call_of(node)
+            first = call.args[0][0] if call.target in OPERATORS else region.inputs[0]
+            is_images = "val" not in node.meta or value(node).dim() in (4, 5)
+            is_last = is_images and (region.is_last or first in last)
         if is_last:
             last.add(node)
     return last
+
+
+def counters(graph: fx.Graph) -> list[list[fx.Node]]:
+    """The writes of counters that are increased by the same number, such as those of the batches that batch
+    norms have seen in training. Nothing else reads or writes them."""
+    found: dict[tuple[Any, ...], list[fx.Node]] = {}
+    for node in graph.nodes:
+        if node.target is not aten.copy_.default or node.users:
+            continue
+        counter, new = node.args[:2]
+        known = counter.meta.get("val")
+        if (
+            isinstance(known, torch.Tensor)
+            and known.dim() == 0
+            and new.target is aten.add.Tensor
+            and new.args[0] is counter
+            and type(new.args[1]) is int
+            and not new.kwargs
+            and set(counter.users) == {new, node}
+            and set(new.users) == {node}
+        ):
+            found.setdefault((known.dtype, known.device, new.args[1]), []).append(node)
+    return [each for each in found.values() if len(each) > 1]
+
+
+def count_together(graph: fx.Graph, writes: Sequence[fx.Node]) -> None:
+    """Replaces these writes of counters by one operator."""
+    new = writes[-1].args[1]
+    with graph.inserting_before(writes[-1]):
+        counters = [one.args[0] for one in writes]
+        graph.call_function(aten._foreach_add_.Scalar, (counters, new.args[1]))
+    for write in writes:
+        new = write.args[1]
+        graph.erase_node(write)
+        graph.erase_node(new)
+
+
+def _call_of(node: fx.Node) -> fx.Node:
+    """The call of the operator that a value is a result of, or the node itself."""
+    return node.args[0] if node.target is getitem and node.args[0].target in OPERATORS else node
+
+
+def _move_behind(graph: fx.Graph, results: Sequence[fx.Node]) -> None:
+    """Moves the readers of a network's results behind these. They may be between nodes of the network."""
+    late, place = set(results), results[-1]
+    for node in list(graph.nodes):
+        if node in late:
+            return
+        if not late.isdisjoint(node.all_input_nodes):
+            late.add(node)
+            place.append(node)
+            place = node
 
 
 def _begins(node: fx.Node) -> bool:
@@ -372,6 +442,13 @@ def _begins(node: fx.Node) -> bool:
         # After a view of several samples, the region begins with that view.
         return operand(node).target is not aten.view.default
     return node.target in FIRST
+
+
+def has_channels_last(parameters: Collection[fx.Node]) -> bool:
+    """Whether one of these tensors is channels-last, but not also dense."""
+    each = [one.meta.get("val") for one in parameters]
+    tensors = [one for one in each if isinstance(one, torch.Tensor)]
+    return any(is_channels_last(one) and not one.is_contiguous() for one in tensors)
 
 
 def is_channels_last(known: torch.Tensor) -> bool:
@@ -418,7 +495,7 @@ def _kept(node: fx.Node, last: Collection[fx.Node]) -> torch.Tensor | None:
     not compute, since the operator's outputs have their own order. Otherwise ``None``: inductor would write
     values of its own kernels densely."""
     known = node.meta.get("val")
-    if not isinstance(known, torch.Tensor) or node.target in (RUN, RUN_RENEWING):
+    if not isinstance(known, torch.Tensor) or _call_of(node).target in OPERATORS:
         return None
     if is_channels_last(known):
         return known
@@ -451,11 +528,19 @@ def put(
         with graph.inserting_before(last):
             arguments = inputs, parameters, region.text, is_fast, batch_invariant
             named = {"channels_last": True} if region.is_last else {}
-            run = operator_of(region.text)
+            run = operator_of(region.text, len(region.outputs))
             call = graph.create_node("call_function", run, arguments, named, name=_NAME)
-        call.meta = {key: one for key, one in last.meta.items() if key not in _OF_THE_OPERATOR}
-        last.replace_all_uses_with(call)
-        calls[last], called[call] = call, region
+            results = [call]
+            if len(region.outputs) > 1:
+                results = [graph.call_function(getitem, (call, i)) for i, _ in enumerate(region.outputs)]
+        for node, result in zip(region.outputs, results):
+            result.meta = {key: one for key, one in node.meta.items() if key not in _OF_THE_OPERATOR}
+            node.replace_all_uses_with(result)
+            calls[node], called[result] = result, region
+        if len(region.outputs) > 1:
+            call.meta["val"] = [one.meta["val"] for one in results if "val" in one.meta]
+        if region.is_network:
+            _move_behind(graph, results)
         for parameter, new in region.renewed.items():
             new.replace_all_uses_with(parameter)
             for node in [one for one in parameter.users if one.target is aten.copy_.default]:
@@ -466,7 +551,7 @@ def put(
     # Inductor must write an input channels-last if it is so in PyTorch, or if its own kernels compute it
     # from such values.
     known = _written_last(graph, called)
-    for call in called:
+    for call in dict.fromkeys(_call_of(one) for one in called):
         kept = [_kept(one, known) for one in call.args[0]]
         call.meta["eager_input_vals"] = (kept, *[None] * 4), {one: None for one in call.kwargs}
     if all(one.is_dense for one in regions) and not is_moved:

@@ -412,7 +412,8 @@ def _of_channels(node: fx.Node, path: Path) -> None:
         if user.target is aten.native_layer_norm.default:
             _norm_of_rows(user, path, {"dim": 1})
         elif user.target is aten.linear.default and user.args[0] is path.last:
-            _linear_map(user, path, {"dim": 1})
+            a = arguments(user)
+            _linear_map(user, path, a["weight"], a["bias"], {"dim": 1})
         elif user.target in POINTWISE and user.all_input_nodes == [path.last]:
             ROWS[user.target](user, path)
         elif user.target is aten.clone.default:
@@ -425,18 +426,42 @@ def _of_channels(node: fx.Node, path: Path) -> None:
 def _linear(node: fx.Node, path: Path) -> None:
     if path.known.dim() != 2:
         raise Refused(f"a linear map of the last of {path.known.dim()} axes, expected 2")
-    _linear_map(node, path, {})
-
-
-def _linear_map(node: fx.Node, path: Path, attributes: dict[str, Any]) -> None:
     a = arguments(node)
-    weight = value(a["weight"])
-    if weight.dtype is not path.dtype:
-        raise Refused(f"a linear map of {weight.dtype} between {path.dtype}")
-    features, channels = _numbers(weight.shape)
+    _linear_map(node, path, a["weight"], a["bias"], {})
+
+
+@_whole(aten.addmm.default, aten.mm.default)
+def _product(node: fx.Node, path: Path) -> None:
+    """A linear map, as tracing decomposes it."""
+    *_, x, transposed = node.args
+    bias = node.args[0] if node.target is aten.addmm.default else None
+    if x is not path.x or any(one != 1 for one in node.kwargs.values()):
+        raise Refused("a product of matrices that is no linear map")
+    if transposed.target not in (aten.t.default, aten.permute.default, aten.transpose.int):
+        raise Refused("a product with a matrix that is not transposed")
+    weight = transposed.args[0]
+    features, channels = value(weight).shape
+    if not same(value(transposed).shape, (channels, features)):
+        raise Refused("a product with a matrix that is not transposed")
+    if bias is not None and not same(value(bias).shape, (features,)):
+        raise Refused("a sum with a tensor that is no bias")
+    _linear_map(node, path, weight, bias, {})
+
+
+def _linear_map(
+    node: fx.Node,
+    path: Path,
+    weight: fx.Node,
+    bias: fx.Node | None,
+    attributes: dict[str, Any],
+) -> None:
+    known = value(weight)
+    if known.dtype is not path.dtype:
+        raise Refused(f"a linear map of {known.dtype} between {path.dtype}")
+    features, channels = _numbers(known.shape)
     layer = {"name": path.fresh(), "in_features": channels, "out_features": features}
-    layer["bias"] = a["bias"] is not None
-    path.add({"linear": layer | attributes}, [node], weight=a["weight"], bias=a["bias"])
+    layer["bias"] = bias is not None
+    path.add({"linear": layer | attributes}, [node], weight=weight, bias=bias)
 
 
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.flatten.using_ints)
@@ -676,6 +701,40 @@ def _upsample(node: fx.Node, path: Path) -> None:
     if a.get("align_corners"):
         layer["align_corners"] = True
     path.add({"upsample": layer}, [node])
+
+
+@_whole(aten._unsafe_index.Tensor)
+def _indexed(node: fx.Node, path: Path) -> None:
+    """Upsampling to the nearest pixels, as tracing decomposes it: an index for each spatial axis."""
+    x, a = path.known, arguments(node)
+    axes = x.dim() - 2
+    before, of_axes = a["indices"][:2], a["indices"][2:]
+    if axes < 1 or any(one is not None for one in before) or len(of_axes) != axes or None in of_axes:
+        raise Refused("an index of other than all pixels")
+    extents = _numbers(x.shape[2:])
+    sizes = _numbers(value(node).shape[2:])
+    with _disable_current_modes():
+        indices = [_evaluated(one) for one in of_axes]
+        for mode, offset in (("nearest", 0.0), ("nearest-exact", 0.5)):
+            nearest = [
+                ((torch.arange(size) + offset) * (extent / size)).long().reshape([size] + [1] * behind)
+                for size, extent, behind in zip(sizes, extents, reversed(range(axes)))
+            ]
+            if all(torch.equal(one, other) for one, other in zip(indices, nearest)):
+                break
+        else:
+            raise Refused("an index of other than the nearest pixels")
+    path.add({"upsample": {"mode": mode, "size": sizes}}, [node])
+
+
+def _evaluated(node: fx.Node) -> torch.Tensor:
+    """The value of a node that depends on no input of the graph, on the CPU."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        raise Refused("an index that depends on the input")
+    named = {name: one for name, one in node.kwargs.items() if name not in ("device", "pin_memory")}
+    values = {one: _evaluated(one) for one in node.all_input_nodes}
+    given, named = fx.map_arg((node.args, named), values.__getitem__)
+    return node.target(*given, **named)
 
 
 @_whole(aten.as_strided.default)

@@ -1,16 +1,17 @@
 """The operator ``torch.ops.convfuse.run``, and the properties that PyTorch needs in addition to its kernels.
 
-``run_`` is the same for chains that update running statistics, in place. The operator is native: the
-extension registers its kernels for CUDA and the CPU, and a call runs no Python code. This module has its
-*fake* implementation, which gives ``torch.compile`` and ``torch.export`` the properties of its output, and
-its count of floating-point operations. The operator is for inference: :func:`run` computes with PyTorch's own
-layers if gradients are required.
+``run_`` is the same for chains that update running statistics, in place. Both also run networks with one
+output, and ``run_network`` returns the outputs of a network with several. The operators are native: the
+extension registers their kernels for CUDA and the CPU, and a call runs no Python code. This module has their
+*fake* implementations, which give ``torch.compile`` and ``torch.export`` the properties of their outputs, and
+their count of floating-point operations. The operators are for inference: :func:`run` computes with PyTorch's
+own layers if gradients are required.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.autograd import forward_ad
@@ -25,6 +26,9 @@ _native.register()
 
 RUN = torch.ops.convfuse.run.default
 RUN_RENEWING = torch.ops.convfuse.run_.default
+RUN_NETWORK = torch.ops.convfuse.run_network.default
+
+OPERATORS = frozenset({RUN, RUN_RENEWING, RUN_NETWORK})
 
 # Local names that save an attribute lookup per call.
 _is_grad_enabled, _is_compiling = torch.is_grad_enabled, torch.compiler.is_compiling
@@ -36,9 +40,11 @@ def renews(chain: str) -> bool:
     return '"training"' in chain
 
 
-def operator_of(chain: str) -> torch._ops.OpOverload:
-    """The operator for a chain."""
-    return RUN_RENEWING if renews(chain) else RUN
+def operator_of(text: str, outputs: int = 1) -> torch._ops.OpOverload:
+    """The operator for a chain, or for a network with this number of outputs."""
+    if outputs > 1:
+        return RUN_NETWORK
+    return RUN_RENEWING if renews(text) else RUN
 
 
 @torch.library.register_fake("convfuse::run")
@@ -52,13 +58,50 @@ def _fake(
     channels_last: bool = False,
 ) -> torch.Tensor:
     x = inputs[0]
+    _expect_one_device(x, inputs, parameters)
+    shape = _shapes(chain, x)[0] if _is_network(chain) else output_shape(parsed(chain), x.shape)
+    return _output(x, shape, channels_last)
+
+
+@torch.library.register_fake("convfuse::run_network")
+def _fake_of_network(
+    inputs: Sequence[torch.Tensor],
+    parameters: Sequence[torch.Tensor],
+    network: str,
+    fast: bool,
+    batch_invariant: bool = False,
+    channels_last: bool = False,
+) -> list[torch.Tensor]:
+    x = inputs[0]
+    _expect_one_device(x, inputs, parameters)
+    return [_output(x, shape, channels_last) for shape in _shapes(network, x)]
+
+
+def _is_network(text: str) -> bool:
+    """Whether a text in the library's normal form is a network's."""
+    return text.startswith('{"version":')
+
+
+def _shapes(network: str, x: torch.Tensor) -> list[list[Any]]:
+    """The shapes of a network's outputs. Only the number of samples may be a symbol."""
+    samples, *extents = x.shape
+    number = samples if type(samples) is int else samples.node.hint
+    return [[samples, *shape[1:]] for shape in _native.output_shapes(network, [number, *extents])]
+
+
+def _expect_one_device(
+    x: torch.Tensor, inputs: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]
+) -> None:
     for one in (*parameters, *inputs):
         if one.device != x.device:
             raise RuntimeError(
                 f"convfuse: the input is on {x.device}, a parameter or a further input on {one.device}; move the module and its inputs "
                 "to one device"
             )
-    shape = output_shape(parsed(chain), x.shape)
+
+
+def _output(x: torch.Tensor, shape: Sequence[int], channels_last: bool) -> torch.Tensor:
+    """An output for a first input ``x``, dense in its memory order."""
     if x.dim() not in (4, 5) or len(shape) != x.dim():
         return x.new_empty(shape)
     if not channels_last and (x.stride(1) != 1 or x.is_contiguous()):
@@ -67,23 +110,9 @@ def _fake(
     return last.permute([0, x.dim() - 1, *range(1, x.dim() - 1)])
 
 
-@register_flop_formula([torch.ops.convfuse.run, torch.ops.convfuse.run_])
+@register_flop_formula([torch.ops.convfuse.run, torch.ops.convfuse.run_, torch.ops.convfuse.run_network])
 def _flops(inputs, parameters, chain, fast, *others, out_shape=None, **named):
-    return flops(chain, inputs[0])
-
-
-def flops(chain: str, shape: Sequence[int]) -> int:
-    """Twice the number of products in a chain's convolutions, for a first input of this shape."""
-    known, total = parsed(chain), 0
-    shapes = {name: extents for name, extents, _ in known.parameters}
-    for index, (operator, attributes) in enumerate(known.layers):
-        if operator.startswith("conv"):
-            filters = shapes[f"{attributes['name']}.weight"]
-            # A transposed convolution has its products for each input element.
-            is_transposed = operator.startswith("conv_transpose")
-            positions = output_shape(known, shape, index if is_transposed else index + 1)
-            total += 2 * math.prod(positions) * math.prod(filters[1:])
-    return total
+    return 2 * _native.multiply_adds(chain, list(inputs[0]))
 
 
 def is_differentiated(tensors: Sequence[torch.Tensor]) -> bool:

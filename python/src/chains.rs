@@ -83,6 +83,20 @@ fn inputs(text: &str) -> PyResult<Vec<String>> {
     Ok(parsed(text)?.inputs().to_vec())
 }
 
+/// Returns the shapes of the outputs of a network for a first input of this shape.
+#[pyfunction]
+fn output_shapes(text: &str, input: Vec<usize>) -> PyResult<Vec<Vec<usize>>> {
+    let problem = parsed(text)?.problem(&input).map_err(refused)?;
+    Ok(problem.output_shapes().map(<[usize]>::to_vec).collect())
+}
+
+/// Returns the multiply-adds of a network's convolutions and linear maps for a first input of this shape.
+#[pyfunction]
+fn multiply_adds(text: &str, input: Vec<usize>) -> PyResult<u128> {
+    let problem = parsed(text)?.problem(&input).map_err(refused)?;
+    Ok(problem.steps.iter().map(|step| step.multiply_adds()).sum())
+}
+
 /// Returns the shape of the output for a first input of this shape.
 #[pyfunction]
 fn output_shape(text: &str, input: Vec<usize>) -> PyResult<Vec<usize>> {
@@ -156,6 +170,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parameters, module)?)?;
     module.add_function(wrap_pyfunction!(inputs, module)?)?;
     module.add_function(wrap_pyfunction!(output_shape, module)?)?;
+    module.add_function(wrap_pyfunction!(output_shapes, module)?)?;
+    module.add_function(wrap_pyfunction!(multiply_adds, module)?)?;
     module.add_function(wrap_pyfunction!(explain, module)?)?;
     module.add_function(wrap_pyfunction!(known_devices, module)?)
 }

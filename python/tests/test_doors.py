@@ -22,7 +22,7 @@ import convfuse
 from convfuse import _backend, _inductor, _regions
 from convfuse._report import Times
 from convfuse._table import ROWS
-from convfuse.ops import RUN
+from convfuse.ops import OPERATORS, RUN
 
 OPTIONS = {"cpu": True, "precision": "accurate", "choice": "all"}
 
@@ -265,17 +265,21 @@ def test_transforms_are_left_to_pytorch(kernels):
 
 
 @pytest.mark.parametrize(
-    ("fused", "plain", "kept"),
+    ("plain", "fused", "whole", "kept"),
     [
-        (Times(1.0), Times(2.0), True),
-        (Times(2.0), Times(1.0), False),
-        (Times(1.0, 1.0), Times(1.0, 2.0), True),
+        (Times(2.0), Times(1.0), Times(3.0), "2 regions"),
+        (Times(2.0), Times(1.5), Times(1.0), "1 network"),
+        (Times(2.0), Times(3.0), Times(1.0), "1 network"),
+        (Times(1.0), Times(2.0), Times(2.0), "inductor"),
+        (Times(1.0, 2.0), Times(1.0, 1.0), Times(1.0, 1.0), "2 regions"),
         # Faster as calls, but slower in a CUDA graph.
-        (Times(1.0, 2.0), Times(2.0, 1.0), False),
+        (Times(2.0, 1.0), Times(1.0, 2.0), Times(1.0, 1.1), "inductor"),
     ],
 )
-def test_regions_are_kept_if_the_graph_is_faster_by_them(kernels, monkeypatch, fused, plain, kept):
-    times = [fused, plain]
+def test_regions_are_kept_if_the_graph_is_faster_by_them(
+    kernels, monkeypatch, plain, fused, whole, kept
+):
+    times = [plain, fused, whole]
 
     def measure(call, device):
         call()
@@ -288,9 +292,10 @@ def test_regions_are_kept_if_the_graph_is_faster_by_them(kernels, monkeypatch, f
     with torch.no_grad():
         expect_near(ours(x)[0], exact_of(model, x)[0])
     report = convfuse.report(model)
-    assert [one.chain for one in report.entries if one.taken] == (TAKEN if kept else [])
-    assert f"{plain} by inductor; {fused} with 2 regions" in str(report)
-    assert ("which are kept" in str(report)) == kept and not times
+    assert [one.chain for one in report.entries if one.taken] == ([] if kept == "inductor" else TAKEN)
+    assert f"{plain} by inductor; {fused} by 2 regions; {whole} by 1 network" in str(report)
+    assert f"kept: {kept}\n" in str(report) and not times
+    assert ("part of a network" in str(report)) == ("network" in kept)
     torch._dynamo.reset()
     with pytest.raises(ValueError, match="the backend has compiled no call"):
         convfuse.report(model)
@@ -301,7 +306,7 @@ def test_regions_that_are_slower_alone_are_not_tried(kernels, monkeypatch):
         return {one.key for one in regions if "silu" in one.operators}
 
     monkeypatch.setattr(_inductor, "slower_alone", refused)
-    monkeypatch.setattr(_inductor, "measure", lambda *_, times=[2.0, 1.0]: Times(times.pop()))
+    monkeypatch.setattr(_inductor, "measure", lambda *_, times=[3.0, 1.0, 2.0]: Times(times.pop()))
     model, x = net(), torch.randn(2, 3, 8, 10)
     with torch.no_grad():
         expect_near(compiled(model, "time")(x)[0], exact_of(model, x)[0])
@@ -318,19 +323,19 @@ def test_forms_are_timed_without_inductors_graphs(kernels, monkeypatch):
     seen, inner = [], compile_fx.compile_fx_inner
 
     def noted(graph, examples, **named):
-        calls = sum(one.target is RUN for one in graph.graph.nodes)
+        calls = sum(one.target in OPERATORS for one in graph.graph.nodes)
         seen.append((named["cudagraphs"].value, calls))
         return inner(graph, examples, **named)
 
     monkeypatch.setattr(compile_fx, "compile_fx_inner", noted)
     monkeypatch.setattr(_inductor, "slower_alone", lambda *_: set())
-    monkeypatch.setattr(_inductor, "measure", lambda *_, times=[2.0, 1.0]: Times(times.pop()))
+    monkeypatch.setattr(_inductor, "measure", lambda *_, times=[3.0, 1.0, 2.0]: Times(times.pop()))
     options = OPTIONS | {"choice": "time", "triton.cudagraphs": True}
     model, x = net(), torch.randn(2, 3, 8, 10)
     with torch.no_grad():
         y = torch.compile(model, backend="convfuse", options=options)(x)[0]
     expect_near(y, exact_of(model, x)[0])
-    assert seen == [(False, 2), (False, 0), (True, 2)]
+    assert seen == [(False, 0), (False, 2), (False, 1), (True, 2)]
 
 
 def test_a_graph_that_cannot_be_timed_is_inductors(kernels, monkeypatch):

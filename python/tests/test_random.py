@@ -181,6 +181,7 @@ class Case:
             expect(torch.equal(fused.state_dict()[name], value), f"a call changes {name}")
         self.reported(fused, counts)
         with around():
+            self.with_networks(fused, narrow, exact, bounds, counts)
             self.with_fewer(fused, narrow, exact, bounds)
             self.changed(eager, fused, inputs, narrow)
             convfuse.unfuse(fused)
@@ -194,6 +195,18 @@ class Case:
         counts.update(name for names in taken for name in names)
         counts["chains"] += len(taken)
         counts["models"] += bool(taken)
+
+    def with_networks(self, fused, narrow, exact, bounds, counts) -> None:
+        """Networks may be taken in place of regions."""
+        kernels = fused.__dict__["_convfuse"].kernels
+        networks = [one for program in kernels.programs for one in program.networks]
+        if networks:
+            counts["networks"] += len(networks)
+            counts["layers"] += sum(len(one.operators) for one in networks)
+            kernels.whole = True
+            kernels.build()
+            compare("with networks", run(fused, narrow), exact, bounds)
+            kernels.whole = self.rng.random() < 0.5
 
     def with_fewer(self, fused, narrow, exact, bounds) -> None:
         """Any subset of regions may be left to PyTorch."""
@@ -300,7 +313,7 @@ def test_fused_models_are_what_they_were(batch):
         words = tried(Case(seed), counts)
         assert words is None, "\n".join(least(seed, words))
     # The cases cover their purpose.
-    assert counts["models"] >= CASES // 3
+    assert counts["models"] >= CASES // 3 and counts["networks"]
 
 
 def main() -> int:

@@ -1,25 +1,26 @@
-//! A call of the operator, with conversions of its tensors to the library's.
+//! A call of an operator, with conversions of its tensors to the library's.
 
 use std::ffi::c_void;
 
-use convfuse::graph::Chain;
+use convfuse::graph::Graph;
 use convfuse::spec::Layout;
 use convfuse::{DType, Inputs, Stream, Tensor};
 
 use crate::torch::shim::Torch;
 use crate::torch::tensor::{Place, TorchTensor};
 
-/// One call of the operator.
+/// One call of an operator.
 pub(crate) struct Call<'a> {
     pub(crate) torch: &'static Torch,
-    /// The first input, and the further ones in the chain's order.
+    /// The first input, and the further ones in the graph's order.
     pub(crate) inputs: &'a [TorchTensor],
-    /// The parameters in the order of the chain's table.
+    /// The parameters in the order of the graph's table.
     pub(crate) parameters: &'a [TorchTensor],
-    pub(crate) chain: &'a str,
+    /// A chain or a network in JSON.
+    pub(crate) graph: &'a str,
     pub(crate) is_fast: bool,
     pub(crate) is_batch_invariant: bool,
-    /// Whether the output is channels-last even if the first input is not.
+    /// Whether outputs are channels-last even if the first input is not.
     pub(crate) is_channels_last: bool,
     /// Whether the call may write to running statistics.
     pub(crate) is_renewing: bool,
@@ -53,7 +54,7 @@ impl Call<'_> {
         Ok((place, dtype))
     }
 
-    /// Returns the layout of the output: channels-last if requested or if the first input is, as in the
+    /// Returns the layout of outputs: channels-last if requested or if the first input is, as in the
     /// operator's fake implementation. Only strides decide.
     pub(super) fn layout(&self) -> Result<Layout, String> {
         let (shape, strides) = self.inputs[0].layout()?;
@@ -88,16 +89,16 @@ impl Call<'_> {
         each.collect()
     }
 
-    /// Wraps the memory of the parameters, with the shapes of the chain's table and their stored types.
+    /// Wraps the memory of the parameters, with the shapes of the graph's table and their stored types.
     ///
     /// # Safety
     /// As for [`over`].
     pub(super) unsafe fn parameter_tensors(
         &self,
-        chain: &Chain,
+        graph: &Graph,
         stream: &Stream,
     ) -> Result<Vec<Tensor>, String> {
-        let table = chain.parameters();
+        let table = graph.parameters();
         if table.len() != self.parameters.len() {
             let names: Vec<&str> = table.iter().map(|parameter| &*parameter.name).collect();
             return Err(format!(
@@ -171,7 +172,7 @@ pub(super) unsafe fn over(
     tensor.map_err(said)
 }
 
-/// Combines the first tensor and the further ones, which have these names, to the inputs of a chain.
+/// Combines the first tensor and the further ones, which have these names, to the inputs of a graph.
 pub(super) fn inputs<'a>(
     names: &[String],
     tensors: &'a [Tensor],

@@ -1,4 +1,4 @@
-//! A cache of values between calls, by a chain's text and numbers.
+//! A cache of values between calls, by a graph's text and numbers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// The most values kept. The least recently used one is evicted.
 const MOST: usize = 256;
 
-/// A cache of values by chain and key.
+/// A cache of values by graph and key.
 pub(super) struct Kept<T> {
     entries: RwLock<HashMap<u64, Entry<T>, BuildHasherDefault<Hashed>>>,
     /// The number of uses so far.
@@ -31,7 +31,7 @@ impl<T> Kept<T> {
         }
     }
 
-    /// Returns the value for this chain and key, or calls `make` if it is not cached. No lock is held during
+    /// Returns the value for this graph and key, or calls `make` if it is not cached. No lock is held during
     /// `make`.
     pub(super) fn get(
         &self,
@@ -86,7 +86,7 @@ impl<T> Kept<T> {
     }
 }
 
-/// Hashes a chain and a key in a few cycles per eight bytes. Both come from the caller itself, so collisions
+/// Hashes a graph and a key in a few cycles per eight bytes. Both come from the caller itself, so collisions
 /// need no protection; they only cost another plan.
 fn hash(text: &str, key: &[i64]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -4,30 +4,37 @@ use std::cell::Cell;
 
 use convfuse::model::Launches;
 use convfuse::raw::RawPointer;
+use convfuse::spec::Layout;
 use convfuse::{DType, Stream};
 
 use super::call::{Call, inputs, said};
 use super::kept::Kept;
+use super::recorded::RecordedRuns;
 use super::streams;
-use crate::chains::{chain, options};
+use crate::chains::{graph, options};
 use crate::torch::memory::Workspace;
 use crate::torch::tensor::{Place, TorchTensor};
 
 /// Bytes of the widest access of kernels, so addresses are distinguished by this alignment.
 const ALIGNMENT: usize = 16;
 
+/// The least number of kernels for which a run is recorded as a graph.
+const LEAST_RECORDED: usize = 8;
+
 /// The launches for tensors of a certain layout.
 pub(super) struct Plan {
     launches: Launches,
-    output_shape: Box<[i64]>,
+    /// Shapes and layouts.
+    outputs: Box<[(Box<[i64]>, Layout)]>,
     workspace_bytes: i64,
+    recorded: RecordedRuns,
 }
 
-/// The key consists of chain, device, math mode, batch invariance, and the element type, shape, strides and
+/// The key consists of graph, device, math mode, batch invariance, and the element type, shape, strides and
 /// alignment of each tensor.
 pub(super) static PLANS: Kept<Plan> = Kept::new();
 
-/// The key of a call within its chain, and the addresses of its tensors, inputs first.
+/// The key of a call within its graph, and the addresses of its tensors, inputs first.
 #[derive(Default)]
 struct Given {
     key: Vec<i64>,
@@ -66,35 +73,39 @@ fn plan(call: &Call<'_>, dtype: DType, is_fast: bool, stream: &Stream) -> Result
         let what = "prepare a run";
         return Err(said(convfuse::Error::InCapture { what }));
     }
-    let chain = chain(call.chain)?;
+    let graph = graph(call.graph)?;
     // SAFETY: only shapes, strides and addresses are read.
     let (tensors, parameters) = unsafe {
         let tensors = call.input_tensors(stream, dtype)?;
-        (tensors, call.parameter_tensors(&chain, stream)?)
+        (tensors, call.parameter_tensors(&graph, stream)?)
     };
-    let inputs = inputs(chain.inputs(), &tensors)?;
+    let inputs = inputs(graph.inputs(), &tensors)?;
     let options = options(is_fast, call.is_batch_invariant).output_layout(call.layout()?);
-    let launches = Launches::functional(stream, &chain, inputs, &parameters, &options);
+    let launches = Launches::functional(stream, &graph, inputs, &parameters, &options);
     let launches = launches.map_err(said)?;
     for &slot in launches.renewed() {
-        let (name, tensor) = (&chain.parameters()[slot].name, &parameters[slot]);
+        let (name, tensor) = (&graph.parameters()[slot].name, &parameters[slot]);
         if tensor.dtype() != DType::F32 || !tensor.is_contiguous() {
             return Err(format!(
                 "convfuse: {name}: a running statistic that is renewed must be float32, and dense"
             ));
         }
     }
-    let output_shape = launches.output_shape().iter();
+    let outputs = launches.outputs().map(|(shape, layout)| {
+        let extents = shape.iter().map(|&extent| extent as i64);
+        (extents.collect(), layout)
+    });
     Ok(Plan {
-        output_shape: output_shape.map(|&extent| extent as i64).collect(),
+        outputs: outputs.collect(),
         workspace_bytes: i64::try_from(launches.workspace_bytes())
             .map_err(|_| "convfuse: the workspace is larger than any memory")?,
+        recorded: RecordedRuns::default(),
         launches,
     })
 }
 
-/// Computes the output of a call, on a GPU in the order of PyTorch's current stream.
-pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTensor, String> {
+/// Computes the outputs of a call, on a GPU in the order of PyTorch's current stream.
+pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<Vec<TorchTensor>, String> {
     thread_local! {
         /// Reused memory of calls. A call takes it; if the call fails, the next one allocates anew.
         static GIVEN: Cell<Given> = const {
@@ -110,32 +121,40 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
     let mut given = GIVEN.take();
     given.read(call, place, is_fast)?;
     let make = || plan(call, dtype, is_fast, &stream);
-    let plan = PLANS.get(call.chain, &given.key, make)?;
+    let plan = PLANS.get(call.graph, &given.key, make)?;
     if !(plan.launches.renewed().is_empty() || call.is_renewing) {
         return Err("convfuse: run: the chain renews running statistics, as run_ does".into());
     }
     // In a forked child, PyTorch's error message would say that memory is exhausted.
     let words = |words| stream.is_capturing().map_or_else(said, |_| words);
     let number = call.inputs[0].dtype_number()?;
-    let layout = plan.launches.output_layout();
-    let output = TorchTensor::empty(call.torch, &plan.output_shape, layout, number, place);
-    let output = output.map_err(words)?;
+    let outputs = plan.outputs.iter().map(|(shape, layout)| {
+        TorchTensor::empty(call.torch, shape, *layout, number, place).map_err(words)
+    });
+    let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
     let workspace = Workspace::new(call.torch, plan.workspace_bytes, place).map_err(words)?;
     let address = workspace.address()?;
     let (inputs, parameters) = given.addresses.split_at(call.inputs.len());
     // Running statistics are updated in place.
     let renewed = plan.launches.renewed().iter();
     let renewed = renewed.map(|&slot| call.parameters[slot].data_mut());
-    let outputs = std::iter::once(output.data_mut()).chain(renewed);
-    let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
-    // SAFETY: by the key, inputs and parameters have the plan's layout. Output and workspace are new memory
+    let written = outputs.iter().map(TorchTensor::data_mut).chain(renewed);
+    let written = written.collect::<Result<Vec<_>, _>>()?;
+    let launches = &plan.launches;
+    // SAFETY: by the key, inputs and parameters have the plan's layout. Outputs and workspace are new memory
     // of this stream, aligned to 512 bytes, and running statistics are dense. PyTorch orders uses of its
     // memory by its current stream, so memory that is freed below is reused only after this run.
     let launched = unsafe {
-        plan.launches
-            .run(&stream, inputs, parameters, &outputs, address)
+        match launches.kernels() < LEAST_RECORDED {
+            true => launches.run(&stream, inputs, parameters, &written, address),
+            false => {
+                let given = [inputs, parameters];
+                plan.recorded
+                    .run(launches, &stream, given, &written, address)
+            }
+        }
     };
     GIVEN.set(given);
     launched.map_err(said)?;
-    Ok(output)
+    Ok(outputs)
 }

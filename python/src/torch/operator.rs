@@ -1,5 +1,5 @@
-//! `torch.ops.convfuse.run`: runs a chain on PyTorch tensors. `run_` also updates running statistics in
-//! place.
+//! The operators of `torch.ops.convfuse`. `run` runs a chain, or a network with one output, on PyTorch
+//! tensors; `run_` also updates running statistics in place. `run_network` returns all outputs of a network.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -15,24 +15,51 @@ use super::shim::{Torch, Value, done, raise, torch};
 use super::tensor::TorchTensor;
 use crate::runner::{self, Call};
 
-/// `chain` is in JSON. `inputs` are the first input and the further ones in the chain's order; `parameters`
-/// are in the order of its table. `fast` selects the tf32-class math mode for f32. `batch_invariant`
-/// requests the same bits of a sample in any batch, `channels_last` a channels-last output even if the first
-/// input is not.
+/// `chain` is a chain or a network in JSON. `inputs` are the first input and the further ones in its order;
+/// `parameters` are in the order of its table. `fast` selects the tf32-class math mode for f32.
+/// `batch_invariant` requests the same bits of a sample in any batch, `channels_last` a channels-last output
+/// even if the first input is not.
 const SCHEMA: &CStr =
     c"run(Tensor[] inputs, Tensor[] parameters, str chain, bool fast, bool batch_invariant=False, bool channels_last=False) -> Tensor";
 
-/// The same operator, which also writes to the running statistics of the chain.
+/// The same operator, which also writes to the running statistics.
 const RENEWING: &CStr =
     c"run_(Tensor[] inputs, Tensor(a!)[] parameters, str chain, bool fast, bool batch_invariant=False, bool channels_last=False) -> Tensor";
 
-/// A list passed to the call, which owns it.
+/// The same operator for the outputs of a network, in its order. Inductor has no operators that write to
+/// arguments and return a list, so there is no variant that renews statistics.
+const NETWORK: &CStr =
+    c"run_network(Tensor[] inputs, Tensor[] parameters, str network, bool fast, bool batch_invariant=False, bool channels_last=False) -> Tensor[]";
+
+/// A list passed to the call, which owns it, or a new one.
 struct List<'a> {
     torch: &'a Torch,
     handle: *mut c_void,
 }
 
-impl List<'_> {
+impl<'a> List<'a> {
+    /// Makes a list of these tensors.
+    fn of(torch: &'a Torch, tensors: Vec<TorchTensor>) -> Result<List<'a>, String> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: `handle` is a place for one handle.
+        let code = unsafe { (torch.shim.new_list)(tensors.len(), &mut handle) };
+        done(code, "torch_new_list_reserve_size")?;
+        let list = List { torch, handle };
+        for tensor in tensors {
+            // SAFETY: the list is alive, and takes the reference.
+            let code = unsafe { (torch.shim.list_push)(list.handle, tensor.into_value()) };
+            done(code, "torch_list_push_back")?;
+        }
+        Ok(list)
+    }
+
+    /// Converts the list to a value of a boxed call, which takes ownership.
+    fn into_value(self) -> Value {
+        let handle = self.handle;
+        std::mem::forget(self);
+        handle.addr() as Value
+    }
+
     /// Takes the tensors of the list.
     fn tensors(&self, torch: &'static Torch) -> Result<Vec<TorchTensor>, String> {
         let mut length = 0;
@@ -95,19 +122,15 @@ fn pointer(value: Value) -> *mut c_void {
     ptr::with_exposed_provenance_mut(value as usize)
 }
 
-/// Runs one call: takes ownership of all arguments, and returns the output.
+/// Runs one call: takes ownership of all arguments, and returns the output, or the list of outputs.
 ///
 /// # Safety
 /// The arguments are those of `SCHEMA`.
-unsafe fn call(
-    torch: &'static Torch,
-    arguments: [Value; 6],
-    is_renewing: bool,
-) -> Result<Value, String> {
+unsafe fn call(torch: &'static Torch, arguments: [Value; 6], kind: Kind) -> Result<Value, String> {
     let [
         inputs,
         parameters,
-        chain,
+        graph,
         fast,
         batch_invariant,
         channels_last,
@@ -118,25 +141,44 @@ unsafe fn call(
         handle: pointer(value),
     };
     let (inputs, parameters) = (list(inputs), list(parameters));
-    let chain = Text {
+    let graph = Text {
         torch,
-        handle: pointer(chain),
+        handle: pointer(graph),
     };
     // If a part fails, the tensors read from the lists are released anyway.
     let (inputs, parameters) = (inputs.tensors(torch), parameters.tensors(torch));
     let (inputs, parameters) = (inputs?, parameters?);
-    let text = str::from_utf8(chain.bytes()?).map_err(|_| "convfuse: a chain is no text")?;
+    let text = str::from_utf8(graph.bytes()?).map_err(|_| "convfuse: a chain is no text")?;
     let call = Call {
         torch,
         inputs: &inputs,
         parameters: &parameters,
-        chain: text,
+        graph: text,
         is_fast: is_true(fast),
         is_batch_invariant: is_true(batch_invariant),
         is_channels_last: is_true(channels_last),
-        is_renewing,
+        is_renewing: kind.is_renewing,
     };
-    runner::run(&call).map(TorchTensor::into_value)
+    let mut outputs = runner::run(&call)?;
+    match outputs.pop() {
+        Some(output) if !kind.is_network && outputs.is_empty() => Ok(output.into_value()),
+        last if kind.is_network => {
+            outputs.extend(last);
+            List::of(torch, outputs).map(List::into_value)
+        }
+        _ => {
+            Err("convfuse: run: the network has several outputs, which run_network returns".into())
+        }
+    }
+}
+
+/// What an operator does besides running a chain.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// Whether it may write to running statistics.
+    is_renewing: bool,
+    /// Whether it returns a list.
+    is_network: bool,
 }
 
 /// The function that PyTorch calls.
@@ -144,32 +186,36 @@ unsafe fn call(
 /// A C++ exception unwinds through this frame, so the frame must not own anything to drop. All owning code
 /// is in other, non-inlined functions: the unwinder linked into this library may differ from the
 /// exception's.
-unsafe extern "C-unwind" fn run<const IS_RENEWING: bool>(
+unsafe extern "C-unwind" fn run<const IS_RENEWING: bool, const IS_NETWORK: bool>(
     stack: *mut Value,
     inputs: u64,
     _outputs: u64,
 ) {
+    let kind = Kind {
+        is_renewing: IS_RENEWING,
+        is_network: IS_NETWORK,
+    };
     // SAFETY: the stack has this number of values, which PyTorch made by the schema.
-    let message = unsafe { outcome(stack, inputs, IS_RENEWING) };
+    let message = unsafe { outcome(stack, inputs, kind) };
     if !message.is_null() {
         // SAFETY: the message is the thread's, and stays until its next call.
         unsafe { raise(message) };
     }
 }
 
-/// Runs the call, and puts the output on the stack. Returns null, or an error message, which stays valid
+/// Runs the call, and puts its result on the stack. Returns null, or an error message, which stays valid
 /// until the thread's next call.
 ///
 /// # Safety
 /// The stack has `inputs` values that PyTorch made by `SCHEMA`.
 #[inline(never)]
-unsafe fn outcome(stack: *mut Value, inputs: u64, is_renewing: bool) -> *const c_char {
+unsafe fn outcome(stack: *mut Value, inputs: u64, kind: Kind) -> *const c_char {
     thread_local! {
         static MESSAGE: RefCell<CString> = RefCell::default();
     }
     let called = || match inputs {
         // SAFETY: the caller's promise.
-        6 => unsafe { call(torch()?, stack.cast::<[Value; 6]>().read(), is_renewing) },
+        6 => unsafe { call(torch()?, stack.cast::<[Value; 6]>().read(), kind) },
         _ => Err(format!("convfuse: run has {inputs} arguments, must have 6")),
     };
     let called = catch_unwind(AssertUnwindSafe(called));
@@ -202,8 +248,9 @@ fn register() -> PyResult<()> {
     static REGISTERED: OnceLock<Result<(), String>> = OnceLock::new();
     let registered = REGISTERED.get_or_init(|| {
         let operators = [
-            (c"run", SCHEMA, run::<false> as _),
-            (c"run_", RENEWING, run::<true> as _),
+            (c"run", SCHEMA, run::<false, false> as _),
+            (c"run_", RENEWING, run::<true, false> as _),
+            (c"run_network", NETWORK, run::<false, true> as _),
         ];
         torch()?.register(&operators, &[c"CPU", c"CUDA"])
     });

@@ -74,6 +74,8 @@ functions! {
         delete_tensor: c"aoti_torch_delete_tensor_object" as fn(TensorHandle) -> c_int,
         list_size: c"torch_list_size" as fn(*mut c_void, *mut usize) -> c_int,
         list_item: c"torch_list_get_item" as fn(*mut c_void, usize, *mut Value) -> c_int,
+        new_list: c"torch_new_list_reserve_size" as fn(usize, *mut *mut c_void) -> c_int,
+        list_push: c"torch_list_push_back" as fn(*mut c_void, Value) -> c_int,
         delete_list: c"torch_delete_list" as fn(*mut c_void) -> c_int,
         string_length: c"torch_string_length" as fn(*mut c_void, *mut usize) -> c_int,
         string_data: c"torch_string_c_str" as fn(*mut c_void, *mut *const c_char) -> c_int,
