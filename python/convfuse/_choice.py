@@ -20,6 +20,7 @@ __all__ = [
     "CHOICES",
     "Choice",
     "better",
+    "better_in_calls",
     "choose",
     "drawn",
     "is_like",
@@ -37,6 +38,10 @@ _MARGIN = 0.98
 
 # The tolerance for the worse of call and graph time: medians of the same calls vary by as much.
 _NOISE = 1.03
+
+# A model that is called may be this much slower in a CUDA graph, if the product of both ratios is at most
+# the second number. Calls of small models are limited by the host, and replays of graphs are not.
+_SLOWER_IN_A_GRAPH, _FASTER_IN_ALL = 1.25, 0.8
 
 # The least and the most repetitions of a measurement, and the seconds after which it may stop.
 _LEAST, _MOST, _ENOUGH = 5, 40, 0.2
@@ -165,6 +170,14 @@ def better(one: Times, other: Times) -> bool:
         return one.call < _MARGIN * other.call
     calls, graphs = one.call / other.call, one.graph / other.graph
     return min(calls, graphs) < _MARGIN and max(calls, graphs) <= _NOISE
+
+
+def better_in_calls(one: Times, other: Times) -> bool:
+    """Whether the first is :func:`better`, or so much faster in calls that a CUDA graph may be slower."""
+    if better(one, other) or one.graph is None or other.graph is None:
+        return better(one, other)
+    calls, graphs = one.call / other.call, one.graph / other.graph
+    return calls < graphs <= _SLOWER_IN_A_GRAPH and calls * graphs <= _FASTER_IN_ALL
 
 
 def choose(units: Sequence[Any], taken: Callable[[set[Any]], Times]) -> tuple[set[Any], Times]:

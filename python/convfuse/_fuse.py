@@ -23,7 +23,7 @@ from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._pytree import tree_leaves
 
 from ._backend import Kernels, Options
-from ._choice import Choice, better, choose, measure
+from ._choice import Choice, better_in_calls, choose, measure
 from ._inductor import convfuse
 from ._precision import Precision
 from ._report import Entry, Report, Times, compiled
@@ -133,12 +133,12 @@ class _Fused:
             if any(program.networks for program in self.kernels.programs):
                 build(refused, whole=True)
                 whole = measure(ours, device)
-                if better(whole, self.fused):
+                if better_in_calls(whole, self.fused):
                     self.fused = whole
                 else:
                     build(refused)
         reason = "the model is as fast without it"
-        if not units or not better(self.fused, self.plain):
+        if not units or not better_in_calls(self.fused, self.plain):
             self.is_left, self.fused, refused = True, None, units
             build(set(units))
             reason = "the model is as fast by PyTorch's own operators"

@@ -56,6 +56,20 @@ def test_models_are_better_if_calls_or_graphs_are_faster_and_neither_is_slower()
     assert not _choice.better(_choice.Times(0.99), _choice.Times(1.0))
 
 
+def test_calls_that_are_much_faster_outweigh_graphs_that_are_a_little_slower():
+    one = _choice.Times(1.0, 1.0)
+    for call, graph, is_better in [
+        (0.9, 1.0, True),
+        (0.5, 1.2, True),
+        (0.5, 1.3, False),
+        (0.7, 1.2, False),
+        (1.1, 0.5, False),
+        (1.0, 1.0, False),
+    ]:
+        assert _choice.better_in_calls(_choice.Times(call, graph), one) is is_better, (call, graph)
+    assert not _choice.better_in_calls(_choice.Times(0.99), _choice.Times(1.0))
+
+
 def test_units_that_make_a_model_slower_are_left_out():
     """Units take 1 each, and as much as PyTorch's kernels if left out, but slow ones take 3."""
     for slow in [set(), {0}, {7}, {2, 3, 6}, set(range(8))]:
