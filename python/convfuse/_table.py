@@ -413,13 +413,32 @@ def _of_channels(node: fx.Node, path: Path) -> None:
             _norm_of_rows(user, path, {"dim": 1})
         elif user.target is aten.linear.default and user.args[0] is path.last:
             a = arguments(user)
-            _linear_map(user, path, a["weight"], a["bias"], {"dim": 1})
+            _linear_map([user], path, a["weight"], a["bias"], {"dim": 1})
         elif user.target in POINTWISE and user.all_input_nodes == [path.last]:
             ROWS[user.target](user, path)
         elif user.target is aten.clone.default:
             path.follow([user])
+        elif user.target in _VIEWS:
+            _linear_of_rows(user, path)
         else:
             raise Refused(f"{user.target} of a value with its channels at the end")
+
+
+def _linear_of_rows(view: fx.Node, path: Path) -> None:
+    """A linear map of the last axis, as tracing decomposes it: a product with a matrix of all rows."""
+    *rows, channels = path.known.shape
+    users = readers(view)
+    if not same(value(view).shape, (math.prod(rows), channels)) or len(users) != 1:
+        raise Refused("a view of a value with its channels at the end")
+    (product,) = users
+    if product.target not in (aten.addmm.default, aten.mm.default):
+        raise Refused(f"{product.target} of the rows of a value with its channels at the end")
+    weight, bias = _factors(product, view)
+    users = readers(product)
+    back = (*rows, value(weight).shape[0])
+    if len(users) != 1 or users[0].target not in _VIEWS or not same(value(users[0]).shape, back):
+        raise Refused("a product of rows that are not joined again")
+    _linear_map([view, product, users[0]], path, weight, bias, {"dim": 1})
 
 
 @_whole(aten.linear.default)
@@ -427,15 +446,20 @@ def _linear(node: fx.Node, path: Path) -> None:
     if path.known.dim() != 2:
         raise Refused(f"a linear map of the last of {path.known.dim()} axes, expected 2")
     a = arguments(node)
-    _linear_map(node, path, a["weight"], a["bias"], {})
+    _linear_map([node], path, a["weight"], a["bias"], {})
 
 
 @_whole(aten.addmm.default, aten.mm.default)
 def _product(node: fx.Node, path: Path) -> None:
     """A linear map, as tracing decomposes it."""
-    *_, x, transposed = node.args
+    _linear_map([node], path, *_factors(node, path.x), {})
+
+
+def _factors(node: fx.Node, x: fx.Node) -> tuple[fx.Node, fx.Node | None]:
+    """The weight and the bias of a product of matrices that is a linear map of ``x``."""
+    *_, left, transposed = node.args
     bias = node.args[0] if node.target is aten.addmm.default else None
-    if x is not path.x or any(one != 1 for one in node.kwargs.values()):
+    if left is not x or any(one != 1 for one in node.kwargs.values()):
         raise Refused("a product of matrices that is no linear map")
     if transposed.target not in (aten.t.default, aten.permute.default, aten.transpose.int):
         raise Refused("a product with a matrix that is not transposed")
@@ -445,11 +469,11 @@ def _product(node: fx.Node, path: Path) -> None:
         raise Refused("a product with a matrix that is not transposed")
     if bias is not None and not same(value(bias).shape, (features,)):
         raise Refused("a sum with a tensor that is no bias")
-    _linear_map(node, path, weight, bias, {})
+    return weight, bias
 
 
 def _linear_map(
-    node: fx.Node,
+    nodes: Sequence[fx.Node],
     path: Path,
     weight: fx.Node,
     bias: fx.Node | None,
@@ -461,7 +485,7 @@ def _linear_map(
     features, channels = _numbers(known.shape)
     layer = {"name": path.fresh(), "in_features": channels, "out_features": features}
     layer["bias"] = bias is not None
-    path.add({"linear": layer | attributes}, [node], weight=weight, bias=bias)
+    path.add({"linear": layer | attributes}, nodes, weight=weight, bias=bias)
 
 
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.flatten.using_ints)

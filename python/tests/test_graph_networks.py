@@ -198,6 +198,26 @@ def test_the_batch_may_be_a_symbol():
     assert len(ours.__dict__["_convfuse"].kernels.programs) == 2 and layers(call)[-1] == "mean"
 
 
+class OfRows(nn.Module):
+    """A ConvNeXt block, with a norm and linear maps over the channels."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.conv = nn.Conv2d(width, width, 7, padding=3, groups=width)
+        self.norm = nn.LayerNorm(width)
+        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x):
+        y = self.norm(self.conv(x).permute(0, 2, 3, 1))
+        return x + self.narrow(F.gelu(self.wide(y))).permute(0, 3, 1, 2)
+
+
+def test_linear_maps_of_rows_are_layers():
+    model = nn.Sequential(nn.Conv2d(3, 8, 2, 2), OfRows(8), OfRows(8)).eval()
+    _, (call,) = of_networks(model, image(2, 3, 12, 10), precision="accurate")
+    assert layers(call)[1:6] == ["conv2d", "layer_norm", "linear", "gelu", "linear"]
+
+
 def test_linear_maps_have_the_precision_of_matrix_products():
     model = nn.Sequential(Block(3, 8), Block(8, 8), nn.Flatten(), nn.Linear(8 * 36, 4)).eval()
     _, (call,) = of_networks(model, image(2, 3, 6, 6), precision="accurate")
