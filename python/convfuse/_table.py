@@ -449,12 +449,6 @@ def _linear(node: fx.Node, path: Path) -> None:
     _linear_map([node], path, a["weight"], a["bias"], {})
 
 
-@_whole(aten.addmm.default, aten.mm.default)
-def _product(node: fx.Node, path: Path) -> None:
-    """A linear map, as tracing decomposes it."""
-    _linear_map([node], path, *_factors(node, path.x), {})
-
-
 def _factors(node: fx.Node, x: fx.Node) -> tuple[fx.Node, fx.Node | None]:
     """The weight and the bias of a product of matrices that is a linear map of ``x``."""
     *_, left, transposed = node.args
@@ -725,40 +719,6 @@ def _upsample(node: fx.Node, path: Path) -> None:
     if a.get("align_corners"):
         layer["align_corners"] = True
     path.add({"upsample": layer}, [node])
-
-
-@_whole(aten._unsafe_index.Tensor)
-def _indexed(node: fx.Node, path: Path) -> None:
-    """Upsampling to the nearest pixels, as tracing decomposes it: an index for each spatial axis."""
-    x, a = path.known, arguments(node)
-    axes = x.dim() - 2
-    before, of_axes = a["indices"][:2], a["indices"][2:]
-    if axes < 1 or any(one is not None for one in before) or len(of_axes) != axes or None in of_axes:
-        raise Refused("an index of other than all pixels")
-    extents = _numbers(x.shape[2:])
-    sizes = _numbers(value(node).shape[2:])
-    with _disable_current_modes():
-        indices = [_evaluated(one) for one in of_axes]
-        for mode, offset in (("nearest", 0.0), ("nearest-exact", 0.5)):
-            nearest = [
-                ((torch.arange(size) + offset) * (extent / size)).long().reshape([size] + [1] * behind)
-                for size, extent, behind in zip(sizes, extents, reversed(range(axes)))
-            ]
-            if all(torch.equal(one, other) for one, other in zip(indices, nearest)):
-                break
-        else:
-            raise Refused("an index of other than the nearest pixels")
-    path.add({"upsample": {"mode": mode, "size": sizes}}, [node])
-
-
-def _evaluated(node: fx.Node) -> torch.Tensor:
-    """The value of a node that depends on no input of the graph, on the CPU."""
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-        raise Refused("an index that depends on the input")
-    named = {name: one for name, one in node.kwargs.items() if name not in ("device", "pin_memory")}
-    values = {one: _evaluated(one) for one in node.all_input_nodes}
-    given, named = fx.map_arg((node.args, named), values.__getitem__)
-    return node.target(*given, **named)
 
 
 @_whole(aten.as_strided.default)
@@ -1360,3 +1320,44 @@ def _reduction(node: fx.Node, path: Path) -> None:
     layer = {"dim": over, "keepdim": True} if a["keepdim"] else {"dim": over}
     several = node.target in (aten.max.dim, aten.min.dim)
     path.add({_REDUCTIONS[node.target]: layer}, [node, _result(node)] if several else [node])
+
+
+@_whole(aten.addmm.default, aten.mm.default)
+def _product(node: fx.Node, path: Path) -> None:
+    """A linear map, as tracing decomposes it."""
+    _linear_map([node], path, *_factors(node, path.x), {})
+
+
+@_whole(aten._unsafe_index.Tensor)
+def _indexed(node: fx.Node, path: Path) -> None:
+    """Upsampling to the nearest pixels, as tracing decomposes it: an index for each spatial axis."""
+    x, a = path.known, arguments(node)
+    axes = x.dim() - 2
+    before, of_axes = a["indices"][:2], a["indices"][2:]
+    if axes < 1 or any(one is not None for one in before) or len(of_axes) != axes or None in of_axes:
+        raise Refused("an index of other than all pixels")
+    extents = _numbers(x.shape[2:])
+    sizes = _numbers(value(node).shape[2:])
+    with _disable_current_modes():
+        indices = [_evaluated(one) for one in of_axes]
+        for mode, offset in (("nearest", 0.0), ("nearest-exact", 0.5)):
+            nearest = [
+                ((torch.arange(size) + offset) * (extent / size)).long().reshape([size] + [1] * behind)
+                for size, extent, behind in zip(sizes, extents, reversed(range(axes)))
+            ]
+            if all(torch.equal(one, other) for one, other in zip(indices, nearest)):
+                break
+        else:
+            raise Refused("an index of other than the nearest pixels")
+    path.add({"upsample": {"mode": mode, "size": sizes}}, [node])
+
+
+def _evaluated(node: fx.Node) -> torch.Tensor:
+    """The value of a node that depends on no input of the graph, on the CPU."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        raise Refused("an index that depends on the input")
+    named = {name: one for name, one in node.kwargs.items() if name != "pin_memory"}
+    named |= {"device": torch.device("cpu")} if "device" in named else {}
+    values = {one: _evaluated(one) for one in node.all_input_nodes}
+    given, named = fx.map_arg((node.args, named), values.__getitem__)
+    return node.target(*given, **named)

@@ -195,8 +195,8 @@ def _pads():
     for mode, name in kinds.items():
         for axes in (1, 2, 3):
             target = getattr(aten, f"{name}_pad{axes}d").default
-            draws(target, 7)(lambda b, axes=axes, mode=mode: padded(b, [axes], mode))
-    draws(aten.constant_pad_nd.default, 20)(lambda b: padded(b, [], "constant"))
+            draws(target, 12)(lambda b, axes=axes, mode=mode: padded(b, [axes], mode))
+    draws(aten.constant_pad_nd.default, 40)(lambda b: padded(b, [], "constant"))
 
 
 _pads()

@@ -120,6 +120,29 @@ def _linear(b):
     b.tail()
 
 
+@draws(aten.addmm.default, aten.mm.default)
+def _product(b):
+    b.begin()
+    b.do(b.pick("y.flatten(1)", "y.flatten(1)", "y.mean((1, 2))" if b.axes == 2 else "y.flatten(1)"))
+    columns, features = b.y.shape[-1], b.pick(3, 5)
+    weight = f"torch.linspace(-1, 1, {features * columns}).reshape({features}, {columns}).to(y).t()"
+    bias, product = f"torch.linspace(0, 1, {features}).to(y)", f"torch.mm(y, {weight})"
+    scaled = f"torch.addmm({bias}, y, {weight}, beta=2)"
+    b.do(b.turn(f"torch.addmm({bias}, y, {weight})", product, f"torch.addmm({bias}, y, {weight})", product, scaled))
+    b.tail()
+
+
+@draws(aten._unsafe_index.Tensor)
+def _pixels(b):
+    b.begin(2)
+    h, w = b.y.shape[2:]
+    rows, columns = b.pick(h, 2 * h, h + 3), b.pick(2 * w, 3 * w - 1)
+    offset = b.turn(0.0, 0.5, 0.0, 0.5, 0.25)
+    index = [f"((torch.arange({to}) + {offset}) * {one / to}).long()" for one, to in ((h, rows), (w, columns))]
+    b.do(f"torch.ops.aten._unsafe_index(y, [None, None, {index[0]}[:, None], {index[1]}])")
+    b.tail()
+
+
 def view(b):
     n, c, *space = b.y.shape
     texts = ("y.flatten(1)", "y.flatten(2)", "y.flatten(1, 2)", "y.unsqueeze(1)", "y.unsqueeze(-1)", "y.unsqueeze(0)[0]")
