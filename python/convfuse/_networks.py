@@ -10,7 +10,6 @@ import json
 import logging
 import operator
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import fx
@@ -18,9 +17,9 @@ from torch import fx
 from . import _native
 from ._layers import Layers
 from ._precision import matrix_products_allow_tf32
-from ._regions import Region, has_channels_last
+from ._regions import Region, has_channels_last, hints
 from ._report import Entry
-from ._table import FIRST, ROWS, SPLITS, TYPES, WHOLE, Path, Refused, arguments, readers, value
+from ._table import FIRST, PRODUCTS, ROWS, SPLITS, TYPES, WHOLE, Path, Refused, arguments, readers, value
 
 __all__ = ["networks"]
 
@@ -32,7 +31,7 @@ _log = logging.getLogger("convfuse")
 _OF_VALUES = frozenset({*FIRST, *(one for one in WHOLE if "pool" in str(one) or "upsample" in str(one))})
 
 # Linear maps. PyTorch has its own setting for the products of float32 matrices.
-_LINEAR = (aten.linear.default, aten.addmm.default, aten.mm.default)
+_LINEAR = (aten.linear.default, *PRODUCTS)
 
 # Operators that are layers together with others.
 _WITHIN = (aten.transpose.int,)
@@ -247,13 +246,14 @@ class _Network(Layers):
         try:
             text = _native.network(json.dumps(content))
             table = _native.parameters(text)
-            shapes = _native.output_shapes(text, [_hint(one) for one in known.shape])
+            shapes = _native.output_shapes(text, hints(known.shape))
         except ValueError:
             raise _Impossible(self.part) from None
-        if shapes != [[_hint(one) for one in value(node).shape] for node in outputs]:
+        if shapes != [hints(value(node).shape) for node in outputs]:
             raise _Impossible(self.part)
         self.move_extents()
         parameters = [self.parameters[name] for name, _, _ in table]
+        is_last = has_channels_last(parameters)
         operators = [next(iter(one["layer"])) for one in self.layers]
         return Region(
             text=text,
@@ -263,8 +263,8 @@ class _Network(Layers):
             parameters=parameters,
             nodes=list(self.part),
             outputs=outputs,
-            is_dense=all(value(one).is_contiguous() for one in (x, *outputs)) and not has_channels_last(parameters),
-            is_last=has_channels_last(parameters),
+            is_dense=all(value(one).is_contiguous() for one in (x, *outputs)) and not is_last,
+            is_last=is_last,
             renewed={one: new for one, new in self.renewed.items() if one in parameters},
             entry=Entry("", "a network", True, ""),
             is_network=True,
@@ -278,7 +278,3 @@ class _Network(Layers):
                 new = extent.graph.call_function(aten.sym_size.int, (self.inputs[0], 0))
             new.meta = extent.meta.copy()
             extent.replace_all_uses_with(new)
-
-
-def _hint(one: Any) -> int:
-    return one if type(one) is int else one.node.hint

@@ -34,6 +34,7 @@ __all__ = [
     "counters",
     "find",
     "has_channels_last",
+    "hints",
     "is_norm",
     "put",
     "tidy",
@@ -477,7 +478,7 @@ def _is_written_last(node: fx.Node, last: Collection[fx.Node]) -> bool:
         return False
     made_of = {one: one.meta.get("val") for one in node.all_input_nodes}
     alike = {
-        one: math.prod(_hints(value.shape))
+        one: math.prod(hints(value.shape))
         for one, value in made_of.items()
         if isinstance(value, torch.Tensor) and value.dim() == known.dim()
     }
@@ -485,7 +486,7 @@ def _is_written_last(node: fx.Node, last: Collection[fx.Node]) -> bool:
     return 2 * are_last > sum(alike.values())
 
 
-def _hints(shape: Sequence[Any]) -> list[int]:
+def hints(shape: Sequence[Any]) -> list[int]:
     """Extents, with the example's values for symbols."""
     return [one if type(one) is int else one.node.hint or 1 for one in shape]
 

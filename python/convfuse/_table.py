@@ -24,6 +24,7 @@ from . import _native
 __all__ = [
     "FIRST",
     "POINTWISE",
+    "PRODUCTS",
     "ROWS",
     "SPLITS",
     "TYPES",
@@ -431,7 +432,7 @@ def _linear_of_rows(view: fx.Node, path: Path) -> None:
     if not same(value(view).shape, (math.prod(rows), channels)) or len(users) != 1:
         raise Refused("a view of a value with its channels at the end")
     (product,) = users
-    if product.target not in (aten.addmm.default, aten.mm.default):
+    if product.target not in PRODUCTS:
         raise Refused(f"{product.target} of the rows of a value with its channels at the end")
     weight, bias = _factors(product, view)
     users = readers(product)
@@ -439,6 +440,10 @@ def _linear_of_rows(view: fx.Node, path: Path) -> None:
     if len(users) != 1 or users[0].target not in _VIEWS or not same(value(users[0]).shape, back):
         raise Refused("a product of rows that are not joined again")
     _linear_map([view, product, users[0]], path, weight, bias, {"dim": 1})
+
+
+PRODUCTS = (aten.addmm.default, aten.mm.default)
+"""Linear maps, as tracing decomposes them."""
 
 
 @_whole(aten.linear.default)
@@ -1322,7 +1327,7 @@ def _reduction(node: fx.Node, path: Path) -> None:
     path.add({_REDUCTIONS[node.target]: layer}, [node, _result(node)] if several else [node])
 
 
-@_whole(aten.addmm.default, aten.mm.default)
+@_whole(*PRODUCTS)
 def _product(node: fx.Node, path: Path) -> None:
     """A linear map, as tracing decomposes it."""
     _linear_map([node], path, *_factors(node, path.x), {})

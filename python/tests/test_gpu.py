@@ -341,7 +341,8 @@ def test_a_compiled_model_is_never_slower(dtype):
         torch.testing.assert_close(y, model(x), rtol=1e-2, atol=1e-2)
     report = convfuse.report(compiled)
     # Only regions that are faster alone are tried in the graph, and none is taken without a measurement.
-    assert report.replaced == 0 or "kept: " in str(report)
+    kept = [note for note in report.notes if "kept: " in note and not note.endswith("kept: inductor")]
+    assert report.replaced == 0 or kept
 
 
 def test_batches_are_invariant_on_request():

@@ -14,7 +14,7 @@ use convfuse::{Result, Stream};
 const MOST: usize = 4;
 
 /// The recordings that are always allowed. Each further one needs [`WORTH`] launches of graphs before it, as
-/// a recording costs the host several runs.
+/// a recording makes all launches of a run and instantiates a graph.
 const FREE: u64 = 8;
 const WORTH: u64 = 16;
 
