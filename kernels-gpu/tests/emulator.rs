@@ -288,6 +288,8 @@ tests! {
         checks::depthwise_nan::windows::<f32>
             => checks::depthwise_nan::windows::<f16>, checks::depthwise_nan::windows::<bf16>;
     gemm_matches: checks::gemm::matches::<f16> => checks::gemm::matches::<bf16>;
+    gemm_matches_in_tf32: checks::gemm::matches::<f32>;
+    gemm_matches_of_windows_in_tf32: checks::gemm::matches_of_windows::<f32>;
     gemm_matches_of_windows:
         checks::gemm::matches_of_windows::<f16> => checks::gemm::matches_of_windows::<bf16>;
     depthwise_matches: checks::depthwise::matches::<f32>;

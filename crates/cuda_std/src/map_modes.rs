@@ -9,6 +9,48 @@ pub const SPATIAL_AXES: usize = AXES - 2;
 /// The alignment in shared memory of a copy's destination, in bytes.
 pub const TARGET_BYTES: u32 = 128;
 
+/// The elements of a map's tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapElement {
+    /// 16 bits, of any type.
+    Bits16,
+    /// f32.
+    F32,
+    /// f32 in memory. Copies to shared memory round to tf32, which has 10 fraction bits.
+    Tf32,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl MapElement {
+    /// Returns the bytes of an element.
+    #[must_use]
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::Bits16 => 2,
+            Self::F32 | Self::Tf32 => 4,
+        }
+    }
+
+    /// The number of an element type in the emulator's maps.
+    const fn number(self) -> u32 {
+        match self {
+            Self::Bits16 => 0,
+            Self::F32 => 1,
+            Self::Tf32 => 2,
+        }
+    }
+
+    /// The element type with this number.
+    #[cfg(feature = "emulator")]
+    const fn of_number(number: u32) -> Self {
+        match number {
+            0 => Self::Bits16,
+            1 => Self::F32,
+            _ => Self::Tf32,
+        }
+    }
+}
+
 /// A tensor map in the format of the device or of the emulator.
 ///
 /// It must be aligned to 64 bytes. On the device `cuda_builder` aligns the kernel parameter, because the
@@ -26,6 +68,8 @@ impl TensorMap {
 /// The tensor and its boxes, for a map in tiled mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Boxes {
+    /// The tensor's elements.
+    pub element: MapElement,
     /// The tensor's extents.
     pub extents: [u32; AXES],
     /// Strides in bytes along each axis but the first; multiples of 16.
@@ -45,6 +89,8 @@ pub struct Boxes {
 /// steps along each axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Im2col {
+    /// The tensor's elements.
+    pub element: MapElement,
     /// The tensor's extents.
     pub extents: [u32; AXES],
     /// Strides in bytes along each axis but the first; multiples of 16.
@@ -92,9 +138,19 @@ impl MapMode {
     /// Returns the bytes of a line: the contiguous channels that a copy takes of one pixel.
     #[must_use]
     pub fn line_bytes(&self) -> u32 {
-        2 * match self {
-            Self::Tiled(boxes) => boxes.reaches[0],
-            Self::Im2col(windows) => windows.channels_per_pixel,
+        self.element().bytes()
+            * match self {
+                Self::Tiled(boxes) => boxes.reaches[0],
+                Self::Im2col(windows) => windows.channels_per_pixel,
+            }
+    }
+
+    /// Returns the elements of the tensor.
+    #[must_use]
+    pub const fn element(&self) -> MapElement {
+        match self {
+            Self::Tiled(boxes) => boxes.element,
+            Self::Im2col(windows) => windows.element,
         }
     }
 
@@ -126,7 +182,8 @@ impl MapMode {
         };
         let long = [address.addr() as u64].into_iter().chain(strides);
         let halves = long.flat_map(|word| [word as u32, (word >> 32) as u32]);
-        let words = [mode].into_iter().chain(extents).chain(halves).chain(rest);
+        let kind = [mode, self.element().number()].into_iter();
+        let words = kind.chain(extents).chain(halves).chain(rest);
         let mut map = TensorMap::NONE;
         for (i, word) in words.enumerate() {
             map.0[i / 2] |= u64::from(word) << (32 * (i % 2));
@@ -142,12 +199,13 @@ impl MapMode {
             .iter()
             .flat_map(|&word| [word as u32, (word >> 32) as u32]);
         let mut next = || words.next().unwrap_or(0);
-        let mode = next();
+        let (mode, element) = (next(), MapElement::of_number(next()));
         let extents = [(); AXES].map(|()| next());
         let [address, strides @ ..] =
             [(); AXES].map(|()| u64::from(next()) | u64::from(next()) << 32);
         let mode = if mode == 0 {
             Self::Tiled(Boxes {
+                element,
                 extents,
                 strides,
                 reaches: [(); AXES].map(|()| next()),
@@ -156,6 +214,7 @@ impl MapMode {
             })
         } else {
             Self::Im2col(Im2col {
+                element,
                 extents,
                 strides,
                 lower_corner: [(); SPATIAL_AXES].map(|()| next().cast_signed()),

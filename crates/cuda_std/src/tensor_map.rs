@@ -1,9 +1,10 @@
 //! Copies of boxes of a tensor with a tensor map: TMA (sm_90 and later).
 //!
-//! The tensor has five axes of 16-bit elements, the first of which is contiguous. A copy takes the box that
-//! starts at five coordinates, which may be negative, and writes it to shared memory, dense and with the
-//! first axis innermost. Elements outside of the tensor become zeros, and count towards the barrier's
-//! bytes. Along each axis but the first, a box may have an element stride.
+//! The tensor has five axes of elements of 16 or 32 bits, the first of which is contiguous. A copy takes the
+//! box that starts at five coordinates, which may be negative, and writes it to shared memory, dense and with
+//! the first axis innermost. Elements outside of the tensor become zeros, and count towards the barrier's
+//! bytes. Along each axis but the first, a box may have an element stride. A map of [`MapElement::Tf32`]
+//! rounds f32 to tf32 on the way to shared memory.
 //!
 //! A box has 16, 32, 64 or 128 bytes along its first axis, its *span*. Spans may be *swizzled*: 16-byte
 //! chunks are permuted within their span by their address, as `wgmma` reads them
@@ -28,7 +29,7 @@
 //! the wait.
 
 use crate::backend;
-pub use crate::map_modes::{AXES, Boxes, Im2col, MapMode, SPATIAL_AXES, TARGET_BYTES, TensorMap};
+pub use crate::map_modes::{AXES, Boxes, Im2col, MapElement, MapMode, SPATIAL_AXES, TARGET_BYTES, TensorMap};
 use crate::mbarrier::Barrier;
 use crate::shared::SharedAddr;
 

@@ -1,7 +1,8 @@
 //! Matrix multiplication by a warpgroup: chains (MMA batches) of `wgmma` (sm_90a).
 //!
 //! A warpgroup is four adjacent warps, the first of which has a number divisible by four. Each function
-//! multiplies 64 rows of A by columns of B over several MMA steps of K = 16, with f32 accumulators. B is in
+//! multiplies 64 rows of A by columns of B over several MMA steps of K = 16 (of tf32, K = 8), with f32
+//! accumulators. B is in
 //! shared memory. A is in the registers of the warpgroup, which halves the reads of shared memory, or in
 //! shared memory too. Fence, steps and commit, and the wait of a synchronous function, are one block of
 //! assembly. The compiler therefore cannot move anything between them.
@@ -195,12 +196,12 @@ impl<const SUMS: usize> InFlight<SUMS> {
 /// Defines chains, each by its name, type, columns, steps, location of A, accumulators per thread, and the
 /// accumulator that it adds to.
 macro_rules! chains {
-    ($($name:ident, $ty:literal, $columns:literal, $steps:literal, $a:ident, $sums:literal
+    ($($name:ident, $ty:tt, $columns:literal, $steps:literal, $a:ident, $sums:literal
         $(, $given:ident: $given_ty:ty = $start:expr)?;)*) => {device_functions! {$(
         #[doc = concat!("Starts the sum over ", $steps, " steps of ", $ty, ", of ", $columns, " columns")]
         $(#[doc = concat!(", added to `", stringify!($given), "`")])?
         #[doc = concat!(", with A in ", chains!(@where $a), ".")]
-        #[doc = concat!("`wgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.", $ty, ".", $ty, "`.")]
+        #[doc = concat!("`wgmma.mma_async.sync.aligned.m64n", $columns, "k", chains!(@k $ty), ".f32.", $ty, ".", $ty, "`.")]
         ///
         /// # Safety
         /// All threads of a warpgroup make this call, with the same `b`. The columns of B, and the rows of
@@ -210,6 +211,8 @@ macro_rules! chains {
         unsafe fn $name($($given: $given_ty,)? a: &[chains!(@$a); $steps], b: &[MatrixDescriptor; $steps]) -> InFlight<$sums> =
             chains!(@$a $name, $sums, a, b $(, $start)?);
     )*}};
+    (@k "tf32") => { "8" };
+    (@k $ty:tt) => { "16" };
     (@where registers) => { "registers" };
     (@where shared) => { "shared memory" };
     (@registers) => { [u32; 4] };
@@ -241,8 +244,10 @@ chains! {
     add_shared_n128_bf16_3, "bf16", 128, 3, shared, 64, chain: InFlight<64> = chain.sums;
     add_shared_n64_f16_4, "f16", 64, 4, shared, 32, chain: InFlight<32> = chain.sums;
     add_shared_n64_bf16_4, "bf16", 64, 4, shared, 32, chain: InFlight<32> = chain.sums;
+    add_shared_n64_tf32_4, "tf32", 64, 4, shared, 32, chain: InFlight<32> = chain.sums;
     add_shared_n128_f16_4, "f16", 128, 4, shared, 64, chain: InFlight<64> = chain.sums;
     add_shared_n128_bf16_4, "bf16", 128, 4, shared, 64, chain: InFlight<64> = chain.sums;
+    add_shared_n128_tf32_4, "tf32", 128, 4, shared, 64, chain: InFlight<64> = chain.sums;
     add_shared_n256_f16_3, "f16", 256, 3, shared, 128, chain: InFlight<128> = chain.sums;
     add_shared_n256_bf16_3, "bf16", 256, 3, shared, 128, chain: InFlight<128> = chain.sums;
 }

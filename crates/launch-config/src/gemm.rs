@@ -2,10 +2,10 @@
 //! one operand, the filters rows of the other.
 //!
 //! A block has two consumer warpgroups, a writer for each of them, and two producers. Tensor maps load stages
-//! of both operands, 64 values of K at a time, and store tiles of the output. K runs over the channels of a
-//! tap first, then over the taps. A stage has 64 channels of one tap or, with few channels, 32 of two taps or
-//! 16 of four. A sum has the same order in every tile, so the choice of a tile changes no bit, and may depend
-//! on the batch.
+//! of both operands, 128 bytes of K at a time (64 values of 16 bits, or 32 of tf32), and store tiles of the
+//! output. K runs over the channels of a tap first, then over the taps. A stage has 128 bytes of channels of
+//! one tap or, with few channels, 64 bytes of two taps or 32 of four. A sum has the same order in every tile,
+//! so the choice of a tile changes no bit, and may depend on the batch.
 
 mod cost;
 mod few_channels;
@@ -35,12 +35,10 @@ pub const BLOCK_THREADS: u32 = (WARPS + WARPGROUP_WARPS) * WARP_THREADS;
 
 /// Bytes of a line in shared memory: one row of an operand in a stage, or of the output, swizzled.
 pub const LINE_BYTES: u32 = 128;
-/// 16-bit values of a line: values of K in a stage, and output channels side by side in shared memory.
-pub const LINE_VALUES: u32 = LINE_BYTES / 2;
-/// 16-bit values of 16 bytes, the unit of matrix descriptors.
-pub const UNIT_VALUES: u32 = 8;
-/// MMA steps of a stage.
-pub const STAGE_STEPS: u32 = LINE_VALUES / 16;
+/// Bytes of the unit of matrix descriptors.
+pub const UNIT_BYTES: u32 = 16;
+/// MMA steps of a stage, of two units each.
+pub const STAGE_STEPS: u32 = LINE_BYTES / (2 * UNIT_BYTES);
 /// Alignment of a swizzled tile in shared memory, in bytes.
 pub const TILE_BYTES: u32 = 8 * LINE_BYTES;
 /// Values that a warpgroup keeps of each filter: gain and shift and, behind those of all filters, the bias.
@@ -61,7 +59,7 @@ const FEW_STAGES: u32 = 8;
 pub struct WarpgroupTile {
     /// Pixels, a multiple of the 64 rows of an MMA.
     pub pixels: u32,
-    /// Filters, a multiple of the values of a line.
+    /// Filters, a multiple of the values of any line.
     pub filters: u32,
     /// The kernel's label: `m` pixels, `n` filters.
     pub label: &'static str,
@@ -91,6 +89,15 @@ pub const TILES: [WarpgroupTile; 4] = [
     },
 ];
 
+/// The tiles of an element type. Results of f32 of the largest tile leave too little shared memory.
+#[must_use]
+pub fn tiles(element_bytes: u32) -> &'static [WarpgroupTile] {
+    match element_bytes {
+        2 => &TILES,
+        _ => &TILES[..3],
+    }
+}
+
 /// Pixels of the tiles that apply lists of functions. Lists beside the accumulators of other tiles were not
 /// tried.
 pub const LISTED_PIXELS: u32 = 64;
@@ -111,6 +118,8 @@ mode! {
 pub struct GemmGeometry {
     /// The convolution.
     pub conv: ConvGeometry,
+    /// Bytes of an element: 2, or 4 for f32.
+    pub element_bytes: u32,
     /// The rows of the input's operand.
     pub rows: Rows,
     /// Output pixels of all samples.
@@ -167,7 +176,7 @@ impl GemmGeometry {
         let stage_bytes = (self.tile_pixels + streamed) * LINE_BYTES;
         let resident_at = self.stages * stage_bytes;
         let results = resident_at + resident * filters * LINE_BYTES;
-        let of_channels = results + self.buffers * WARPGROUPS * pixels * filters * 2;
+        let of_channels = results + self.buffers * WARPGROUPS * pixels * filters * self.element_bytes;
         let barriers = of_channels + WARPGROUPS * filters * CHANNEL_VALUES * 4;
         GemmLayout {
             stage_bytes,
@@ -177,6 +186,13 @@ impl GemmGeometry {
             barriers,
             end: barriers + self.barriers() * 8,
         }
+    }
+
+    /// Values of a line: values of K in a stage, and output channels side by side in shared memory.
+    #[must_use]
+    #[inline(always)]
+    pub const fn line_values(&self) -> u32 {
+        LINE_BYTES / self.element_bytes
     }
 
     /// Input channels.
@@ -229,25 +245,30 @@ pub enum FilterOrder {
 }
 
 impl Gemm {
-    /// Chooses the matrix product for a convolution without a norm, from dense NHWC to dense NHWC of a 16-bit
-    /// type with channels-last filters, on a device with warpgroup MMA. The tile has the least estimated
-    /// time.
+    /// Chooses the matrix product for a convolution without a norm, from dense NHWC to dense NHWC of elements
+    /// of `element_bytes`, with channels-last filters, on a device with warpgroup MMA. The tile has the least
+    /// estimated time.
     ///
     /// Only tiles of [`LISTED_PIXELS`] pixels apply lists.
     ///
     /// # Errors
     /// As [`in_tiles`](Self::in_tiles).
     pub fn new(
-        conv: &ConvGeometry,
+        (conv, element_bytes): (&ConvGeometry, u32),
         (adds_residual, has_list): (bool, bool),
         multiprocessors: u32,
         shared_bytes: u32,
     ) -> Result<Self, Refusal> {
         let mut best: Result<Self, Refusal> = Err(Refusal::Needs("a tile"));
         let listed = |tile: &WarpgroupTile| !has_list || tile.pixels == LISTED_PIXELS;
-        for tile in TILES.into_iter().filter(listed) {
+        for tile in tiles(element_bytes).iter().copied().filter(listed) {
             for schedule in [Schedule::PING_PONG, Schedule::COOPERATIVE] {
-                let gemm = Self::in_tiles(conv, (tile, schedule), multiprocessors, shared_bytes);
+                let gemm = Self::in_tiles(
+                    (conv, element_bytes),
+                    (tile, schedule),
+                    multiprocessors,
+                    shared_bytes,
+                );
                 let cycles = |gemm: &Self| gemm.cycles(adds_residual);
                 best = match (best, gemm) {
                     (Ok(best), Ok(gemm)) if cycles(&gemm) < cycles(&best) => Ok(gemm),
@@ -265,7 +286,7 @@ impl Gemm {
     /// Several groups; filters that are no whole vectors of 16 bytes; windows or pixels that a tensor map
     /// cannot describe; too little shared memory.
     pub fn in_tiles(
-        conv: &ConvGeometry,
+        (conv, element_bytes): (&ConvGeometry, u32),
         (tile, schedule): (WarpgroupTile, Schedule),
         multiprocessors: u32,
         shared_bytes: u32,
@@ -274,7 +295,7 @@ impl Gemm {
             1 => FilterOrder::OneTap,
             _ => FilterOrder::ChannelsFirst,
         };
-        let few_channels = FewChannels::of(conv)?;
+        let few_channels = FewChannels::of(conv, element_bytes)?;
         let conv = &few_channels.map_or(*conv, |few| few.conv);
         let [strides, pads] = [
             [conv.stride_d, conv.stride_h, conv.stride_w],
@@ -292,7 +313,7 @@ impl Gemm {
             Rows::WINDOWS
         };
         let filters = conv.group_k;
-        if !filters.is_multiple_of(8) {
+        if !filters.is_multiple_of(UNIT_BYTES / element_bytes) {
             return Err(Refusal::Needs("filters in whole vectors of 16 bytes"));
         }
         let pixels = (conv.n).checked_mul(conv.output_pixels().into());
@@ -304,6 +325,7 @@ impl Gemm {
         let tiles = pixels.div_ceil(tile_pixels).checked_mul(filter_tiles);
         let geometry = GemmGeometry {
             conv: *conv,
+            element_bytes,
             rows,
             pixels,
             tile_pixels,
@@ -342,7 +364,7 @@ impl Gemm {
     #[must_use]
     pub fn is_half_empty(&self) -> bool {
         let g = &self.geometry;
-        g.conv.taps() > 1 && 2 * g.filters() <= LINE_VALUES && g.k_blocks > FEW_STAGES
+        g.conv.taps() > 1 && 2 * g.filters() <= TILES[0].filters && g.k_blocks > FEW_STAGES
     }
 }
 

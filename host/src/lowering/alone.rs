@@ -53,7 +53,7 @@ pub(super) fn matrix_product(
     }
     let properties = of.properties;
     Gemm::new(
-        conv,
+        (conv, of.dtype.size() as u32),
         reads,
         properties.multiprocessors,
         properties.shared_bytes_per_block,

@@ -6,6 +6,8 @@ use core::mem::transmute_copy;
 use cuda_std::global::Global;
 use cuda_std::math;
 #[cfg(hopper)]
+use cuda_std::shared::Shared;
+#[cfg(hopper)]
 use cuda_std::{Storage, bf16, f16, packed};
 #[cfg(hopper)]
 use launch_config::elementwise::Bounds;
@@ -106,26 +108,38 @@ pub(crate) fn word_of<T: Storage>(values: [f32; 2]) -> u32 {
     unsafe { transmute_copy::<[T; 2], u32>(&T::from_f32_pair(values)) }
 }
 
-/// Arithmetic on the two 16-bit values of a word.
+/// Pairs of neighbouring values as they are in memory, and arithmetic on them.
 #[cfg(hopper)]
 pub(crate) trait Packed: Storage {
-    /// Sums, rounded once.
-    fn sum(a: u32, b: u32) -> u32;
-    /// The larger values, or NaN.
-    fn max(a: u32, b: u32) -> u32;
-    /// The smaller values, or NaN.
-    fn min(a: u32, b: u32) -> u32;
+    /// Two values.
+    type Pair: Copy;
+    /// Two zeros.
+    const ZEROS: Self::Pair;
 
-    /// Clamps values. A clamp after rounding, with rounded bounds, has the same bits as one before it.
-    #[inline(always)]
-    fn clamp([min, max]: [u32; 2], values: u32) -> u32 {
-        Self::min(Self::max(values, min), max)
-    }
+    /// Rounds two values.
+    fn pair(values: [f32; 2]) -> Self::Pair;
+    /// Converts two values to f32.
+    fn values(pair: Self::Pair) -> [f32; 2];
+    /// Sums, rounded once.
+    fn sum(a: Self::Pair, b: Self::Pair) -> Self::Pair;
+    /// Clamps values. NaN stays NaN. A clamp after rounding, with rounded bounds, has the same bits as one
+    /// before it.
+    fn clamp(bounds: [Self::Pair; 2], values: Self::Pair) -> Self::Pair;
+    /// Loads the pair whose first word is `word`.
+    ///
+    /// # Safety
+    /// As for [`Shared::load_vec`].
+    unsafe fn load(from: Shared<u32>, word: u32) -> Self::Pair;
+    /// Stores a pair; its first word is `word`.
+    ///
+    /// # Safety
+    /// As for [`Shared::store_vec`].
+    unsafe fn store(to: Shared<u32>, word: u32, pair: Self::Pair);
 
     /// Rounded bounds, for [`clamp`](Self::clamp).
     #[inline(always)]
-    fn bounds(Bounds { min, max }: Bounds) -> [u32; 2] {
-        [min, max].map(|bound| word_of::<Self>([bound; 2]))
+    fn bounds(Bounds { min, max }: Bounds) -> [Self::Pair; 2] {
+        [min, max].map(|bound| Self::pair([bound; 2]))
     }
 }
 
@@ -133,19 +147,37 @@ pub(crate) trait Packed: Storage {
 macro_rules! packed {
     ($($T:ident $add:ident $max:ident $min:ident;)*) => {$(
         impl Packed for $T {
+            type Pair = u32;
+            const ZEROS: u32 = 0;
+
+            #[inline(always)]
+            fn pair(values: [f32; 2]) -> u32 {
+                word_of::<$T>(values)
+            }
+
+            #[inline(always)]
+            fn values(pair: u32) -> [f32; 2] {
+                pair_of::<$T>(pair)
+            }
+
             #[inline(always)]
             fn sum(a: u32, b: u32) -> u32 {
                 packed::$add(a, b)
             }
 
             #[inline(always)]
-            fn max(a: u32, b: u32) -> u32 {
-                packed::$max(a, b)
+            fn clamp([min, max]: [u32; 2], values: u32) -> u32 {
+                packed::$min(packed::$max(values, min), max)
             }
 
             #[inline(always)]
-            fn min(a: u32, b: u32) -> u32 {
-                packed::$min(a, b)
+            unsafe fn load(from: Shared<u32>, word: u32) -> u32 {
+                from.load(word)
+            }
+
+            #[inline(always)]
+            unsafe fn store(to: Shared<u32>, word: u32, pair: u32) {
+                to.store(word, pair);
             }
         }
     )*};
@@ -155,4 +187,40 @@ macro_rules! packed {
 packed! {
     f16 add_f16x2 max_nan_f16x2 min_nan_f16x2;
     bf16 add_bf16x2 max_nan_bf16x2 min_nan_bf16x2;
+}
+
+#[cfg(hopper)]
+impl Packed for f32 {
+    type Pair = [f32; 2];
+    const ZEROS: [f32; 2] = [0.0; 2];
+
+    #[inline(always)]
+    fn pair(values: [f32; 2]) -> [f32; 2] {
+        values
+    }
+
+    #[inline(always)]
+    fn values(pair: [f32; 2]) -> [f32; 2] {
+        pair
+    }
+
+    #[inline(always)]
+    fn sum([a, b]: [f32; 2], [c, d]: [f32; 2]) -> [f32; 2] {
+        [a + c, b + d]
+    }
+
+    #[inline(always)]
+    fn clamp([[min, _], [max, _]]: [[f32; 2]; 2], values: [f32; 2]) -> [f32; 2] {
+        values.map(|value| clamp(Bounds { min, max }, value))
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: Shared<u32>, word: u32) -> [f32; 2] {
+        from.load_vec::<2>(word).map(f32::from_bits)
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: Shared<u32>, word: u32, pair: [f32; 2]) {
+        to.store_vec(word, pair.map(f32::to_bits));
+    }
 }

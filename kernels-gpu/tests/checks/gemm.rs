@@ -4,14 +4,14 @@ use cuda_std::Storage;
 use cuda_std::tensor_map::{MapMode, TensorMap};
 use launch_config::batch_norm::FoldGeometry;
 use launch_config::conv::ConvGeometry;
-use launch_config::gemm::{FewChannels, Gemm, LISTED_PIXELS, PadChannelsGeometry, TILES};
+use launch_config::gemm::{FewChannels, Gemm, LISTED_PIXELS, PadChannelsGeometry, tiles};
 use launch_config::implicit_gemm::sm90::Schedule;
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 use launch_config::pointwise::{PointwiseList, Step};
 use launch_config::{AffineType, KernelGeometry, Presence};
 use op_spec::PointwiseSpec;
 use op_spec::graph::LayerProblem;
-use oracle::Case;
+use oracle::{Case, Precision};
 
 use super::super::kernels::fused::gemm::pad_channels::GEMM_PAD_CHANNELS;
 use super::super::kernels::fused::gemm::{
@@ -134,7 +134,8 @@ fn few_channels<T: Storage>(
     x: &Tensor<T>,
     filters: &Tensor<T>,
 ) -> Result<Option<[Tensor<T>; 2]>, Failure> {
-    let Some(few) = FewChannels::of(conv).expect("few vectors") else {
+    let bytes = size_of::<T>() as u32;
+    let Some(few) = FewChannels::of(conv, bytes).expect("few vectors") else {
         return Ok(None);
     };
     let padded = |source: &Tensor<T>, g: PadChannelsGeometry| {
@@ -161,8 +162,14 @@ fn check<T: Storage>(
     let LayerProblem::Conv3d(conv) = problem else {
         unreachable!("a convolution of volumes")
     };
+    let bytes = size_of::<T>() as u32;
     let conv = conv.geometry().expect("a small problem");
-    let wanted = case.expected(&precision::<T>());
+    // Operands of f32 are rounded to tf32.
+    let precision = match bytes {
+        2 => precision::<T>(),
+        _ => Precision::TF32,
+    };
+    let wanted = case.expected(&precision);
     let wanted = wanted.expect("layers that take this input");
     let loaded = run.load::<T>(&case)?;
     let last = |tensor: &Tensor<T>| run.channels_last(tensor, conv.n, conv.output_channels());
@@ -212,9 +219,9 @@ fn check<T: Storage>(
         }
     };
     let mut forms = 0;
-    let all = TILES
-        .into_iter()
-        .flat_map(|tile| [Schedule::PING_PONG, Schedule::COOPERATIVE].map(|of| (tile, of)));
+    let all = tiles(bytes)
+        .iter()
+        .flat_map(|&tile| [Schedule::PING_PONG, Schedule::COOPERATIVE].map(|of| (tile, of)));
     for (form, (tile, schedule)) in all.enumerate() {
         if !takes(form) {
             continue;
@@ -223,7 +230,8 @@ fn check<T: Storage>(
             continue;
         }
         // Few multiprocessors, so that a block has several tiles.
-        let gemm = Gemm::in_tiles(&conv, (tile, schedule), 1 + forms % 3, SHARED_BYTES);
+        let form_of = (tile, schedule);
+        let gemm = Gemm::in_tiles((&conv, bytes), form_of, 1 + forms % 3, SHARED_BYTES);
         let gemm = gemm.expect("a product");
         let y = run.empty::<T>(outputs * conv.group_k as usize)?;
         let form = if row.batch_norm { forms % 3 } else { 3 };

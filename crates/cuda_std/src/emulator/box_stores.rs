@@ -50,7 +50,7 @@ pub(crate) fn store_box(source: u32, map: &TensorMap, at: [i32; AXES], place: Pl
     let MapMode::Tiled(boxes) = mode else {
         other_mode(WHAT, place)
     };
-    if !(2 * boxes.extents[0] as usize).is_multiple_of(CHUNK) {
+    if !(boxes.element.bytes() as usize * boxes.extents[0] as usize).is_multiple_of(CHUNK) {
         let text = format!("{WHAT}: a tensor with whole chunks of {CHUNK} bytes is modelled alone");
         fail(place, FaultKind::Argument(text));
     }

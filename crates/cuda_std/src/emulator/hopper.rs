@@ -111,8 +111,10 @@ chains! {
     shared start_shared_n128_f16_9, F16, 9, 64 = [0.0; 64];
     shared add_shared_n64_f16_4, F16, 4, 32;
     shared add_shared_n64_bf16_4, Bf16, 4, 32;
+    shared add_shared_n64_tf32_4, Tf32, 4, 32;
     shared add_shared_n128_f16_4, F16, 4, 64;
     shared add_shared_n128_bf16_4, Bf16, 4, 64;
+    shared add_shared_n128_tf32_4, Tf32, 4, 64;
     shared add_shared_n128_f16_3, F16, 3, 64;
     shared add_shared_n128_bf16_3, Bf16, 3, 64;
     shared add_shared_n256_f16_3, F16, 3, 128;

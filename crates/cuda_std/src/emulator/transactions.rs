@@ -32,6 +32,8 @@ enum Source {
     Chunks {
         region: *const Region,
         chunks: Vec<Chunk>,
+        /// Whether f32 are rounded to tf32.
+        rounds: bool,
     },
 }
 
@@ -71,11 +73,11 @@ impl Transaction {
         }
     }
 
-    /// A copy of 16-byte chunks to consecutive addresses, each from byte `from` of `source`, or zeros. The
-    /// current thread counts as reader and writer.
+    /// A copy of 16-byte chunks to consecutive addresses, each from byte `from` of `source`, or zeros. With
+    /// `rounds`, f32 are rounded to tf32. The current thread counts as reader and writer.
     pub(crate) fn chunks(
         source: *const Region,
-        from: &[Option<usize>],
+        (from, rounds): (&[Option<usize>], bool),
         (target, to): (*const Region, usize),
         place: Place,
     ) -> Self {
@@ -91,6 +93,7 @@ impl Transaction {
             source: Source::Chunks {
                 region: source,
                 chunks: from.iter().map(|from| from.map(chunk)).collect(),
+                rounds,
             },
             target,
             to,
@@ -177,7 +180,11 @@ impl Transaction {
                 unsafe { source.data().add(*from) }
             }
             Source::Value(bytes) => bytes.as_ptr(),
-            Source::Chunks { region, chunks } => {
+            Source::Chunks {
+                region,
+                chunks,
+                rounds,
+            } => {
                 for chunk in chunks {
                     let mut bytes = [0; CHUNK];
                     if let Some((from, stamps)) = chunk {
@@ -186,6 +193,9 @@ impl Transaction {
                         check(source, *from, CHUNK, stamps);
                         // SAFETY: `chunks` checked the range against the region.
                         bytes = unsafe { source.data().add(*from).cast::<[u8; CHUNK]>().read() };
+                        if *rounds {
+                            bytes.as_chunks_mut().0.iter_mut().for_each(round_to_tf32);
+                        }
                     }
                     gathered.extend(bytes);
                 }
@@ -203,6 +213,23 @@ impl Transaction {
         // started; they are different regions.
         unsafe { std::ptr::copy_nonoverlapping(bytes, target.data().add(self.to), self.bytes) };
     }
+}
+
+/// Rounds an f32 to the nearest tf32, to even in the middle.
+fn round_to_tf32(bytes: &mut [u8; 4]) {
+    /// Fraction bits of an f32 beyond those of a tf32.
+    const SURPLUS: u32 = 13;
+    let word = u32::from_ne_bytes(*bytes);
+    let value = f32::from_bits(word);
+    let rounded = if value.is_finite() {
+        let half = (1 << (SURPLUS - 1)) - 1 + (word >> SURPLUS & 1);
+        (word + half) >> SURPLUS << SURPLUS
+    } else if value.is_nan() {
+        f32::NAN.to_bits()
+    } else {
+        word
+    };
+    *bytes = rounded.to_ne_bytes();
 }
 
 /// The write stamps, without locations, of a range's 4-byte words.

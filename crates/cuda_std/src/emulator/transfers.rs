@@ -5,10 +5,14 @@ use super::fault::{FaultKind, Place};
 use super::region::Region;
 use super::transactions::{CHUNK, Transaction};
 use super::{access, async_proxy, clusters, mbarriers};
-use crate::map_modes::{AXES, Boxes, Im2col, MapMode, SPATIAL_AXES, TARGET_BYTES, TensorMap};
+use crate::map_modes::{
+    AXES, Boxes, Im2col, MapElement, MapMode, SPATIAL_AXES, TARGET_BYTES, TensorMap,
+};
 
-/// Elements of a 16-byte chunk of a box.
-const CHUNK_ELEMENTS: u32 = CHUNK as u32 / 2;
+/// Elements of a 16-byte chunk of a tensor.
+const fn chunk_elements(element: MapElement) -> u32 {
+    CHUNK as u32 / element.bytes()
+}
 
 /// The source of a bulk copy, a region and an offset; `None` for an empty copy.
 type From = Option<(*const Region, usize)>;
@@ -59,7 +63,13 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
         other_mode(WHAT, place)
     };
     let chunks = |offset| box_chunks(target, &boxes, at, offset);
-    copy_chunks(WHAT, (target, start), chunks, address, place);
+    copy_chunks(
+        WHAT,
+        (target, start, boxes.element),
+        chunks,
+        address,
+        place,
+    );
 }
 
 /// Starts to copy one pixel of each of several windows: the pixel at `offsets`, from the window that starts
@@ -86,14 +96,15 @@ pub(crate) fn copy_im2col(
         let text = format!("{WHAT}: no window begins at {at:?}");
         fail(place, FaultKind::Argument(text));
     };
-    let line_chunks = windows.channels_per_pixel / CHUNK_ELEMENTS;
+    let element = windows.element;
+    let line_chunks = windows.channels_per_pixel / chunk_elements(element);
     let is_swizzled = windows.is_swizzled == 1;
     let chunks = |offset: usize| {
         let of_chunk = |line: u32, chunk: u32| {
-            let first = i64::from(at[0]) + i64::from(chunk * CHUNK_ELEMENTS);
+            let first = i64::from(at[0]) + i64::from(chunk * chunk_elements(element));
             let is_inside = (0..i64::from(windows.extents[0])).contains(&first);
             let line = lines[line as usize].filter(|_| is_inside)?;
-            Some(offset + line + 2 * first as usize)
+            Some(offset + line + element.bytes() as usize * first as usize)
         };
         swizzled(
             target,
@@ -102,7 +113,7 @@ pub(crate) fn copy_im2col(
             of_chunk,
         )
     };
-    copy_chunks(WHAT, (target, start), chunks, address, place);
+    copy_chunks(WHAT, (target, start, element), chunks, address, place);
 }
 
 /// Returns the byte offset in the tensor of each line's pixel, or `None` for a line outside of the tensor.
@@ -162,7 +173,7 @@ fn lines_of_windows(
 /// in its allocation.
 fn copy_chunks(
     what: &str,
-    (target, start): (u32, usize),
+    (target, start, element): (u32, usize, MapElement),
     chunks: impl Fn(usize) -> Vec<Option<usize>>,
     address: u32,
     place: Place,
@@ -180,7 +191,8 @@ fn copy_chunks(
         fail(place, FaultKind::Argument(text));
     }
     let token = exec.token();
-    let copy = Transaction::chunks(region, &from, (shared, to), place);
+    let rounds = element == MapElement::Tf32;
+    let copy = Transaction::chunks(region, (&from, rounds), (shared, to), place);
     async_proxy::wrote(with(), copy.segment());
     with().stats.async_copies += 1;
     mbarriers::add(address, copy, token, place);
@@ -231,7 +243,8 @@ pub(crate) fn box_chunks(
             source = source.filter(|_| is_inside);
             source = source.map(|source| source + index as usize * bytes as usize);
         };
-        along(0, chunk * CHUNK_ELEMENTS, 2);
+        let element = boxes.element;
+        along(0, chunk * chunk_elements(element), element.bytes().into());
         for (i, count) in of_rest.into_iter().enumerate() {
             along(i + 1, rest % count * boxes.steps[i + 1], boxes.strides[i]);
             rest /= count;
@@ -239,7 +252,7 @@ pub(crate) fn box_chunks(
         source
     };
     let lines = of_rest.iter().product::<u32>();
-    let extents = [lines, of_span / CHUNK_ELEMENTS];
+    let extents = [lines, of_span / chunk_elements(boxes.element)];
     swizzled(shared, extents, boxes.is_swizzled == 1, place_of)
 }
 

@@ -23,11 +23,12 @@ const WARP: usize = 32;
 /// Rows of A, and rows of A of a warp.
 const ROWS: usize = 64;
 const WARP_ROWS: usize = ROWS * WARP / THREADS;
-/// K of a step of 16-bit values.
-const K: usize = 16;
-/// Values in a row of a core matrix, and core matrices along K.
-const ROW_VALUES: usize = ROW_BYTES / 2;
-const K_MATRICES: usize = K / ROW_VALUES;
+/// Lines of a core matrix.
+const MATRIX_LINES: usize = 8;
+/// Core matrices along K of a step.
+const K_MATRICES: usize = 2;
+/// K of a step of 16-bit values; a step of tf32 has half of it.
+const K: usize = K_MATRICES * ROW_BYTES / 2;
 
 /// The bits of a descriptor without swizzle: start address, and strides along K and along M or N.
 const DESCRIPTOR_BITS: u64 = 0x3fff | 0x3fff << 16 | 0x3fff << 32;
@@ -249,9 +250,14 @@ fn values(chain: &Chain, descriptors: &[u64], lines: Range<usize>, place: Place)
         for (matrix, address) in addresses.into_iter().enumerate() {
             let words = Row::at(chain, address, place).words();
             for (i, word) in words.into_iter().enumerate() {
-                let [low, high] = tensor::halves(chain.kind, word);
-                line.set(ROW_VALUES * matrix + 2 * i, low);
-                line.set(ROW_VALUES * matrix + 2 * i + 1, high);
+                let of_row = ROW_BYTES / 4 * matrix + i;
+                if chain.kind == tensor::Kind::Tf32 {
+                    line.set(of_row, tensor::tf32(word));
+                } else {
+                    let [low, high] = tensor::halves(chain.kind, word);
+                    line.set(2 * of_row, low);
+                    line.set(2 * of_row + 1, high);
+                }
             }
         }
         line
@@ -268,7 +274,7 @@ fn line_addresses(
 ) -> impl Iterator<Item = [u32; K_MATRICES]> {
     let rank = with().rank;
     lines.map(move |line| {
-        let (octet, of_octet) = (line / ROW_VALUES, line as u32 % ROW_VALUES as u32);
+        let (octet, of_octet) = (line / MATRIX_LINES, (line % MATRIX_LINES) as u32);
         let descriptor = descriptors[octet % descriptors.len()];
         let octet = (octet / descriptors.len()) as u32;
         let field = |shift: u32| ((descriptor >> shift & 0x3fff) as u32) << 4;

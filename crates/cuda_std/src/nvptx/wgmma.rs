@@ -83,19 +83,22 @@ macro_rules! with_indices {
 
 /// The text of an MMA step. A is in four registers, or is given by a descriptor like B.
 macro_rules! step {
-    ($ty:literal, $shape:literal, $which:ident $sums:tt, $w:ident $x:ident $y:ident $z:ident, $b:ident, $adds:literal) => {
+    ($ty:tt, $shape:literal, $which:ident $sums:tt, $w:ident $x:ident $y:ident $z:ident, $b:ident, $adds:literal) => {
         concat!(
             "wgmma.mma_async.sync.aligned.", $shape, ".f32.", $ty, ".", $ty, " {{", accumulators!($which $sums), "}}, {{{",
             stringify!($w), "},{", stringify!($x), "},{", stringify!($y), "},{", stringify!($z), "}}}, {",
             stringify!($b), "}, ", $adds, ", 1, 1, 0;",
         )
     };
-    ($ty:literal, $shape:literal, $which:ident $sums:tt, $a:ident, $b:ident, $adds:literal) => {
+    ($ty:tt, $shape:literal, $which:ident $sums:tt, $a:ident, $b:ident, $adds:literal) => {
         concat!(
             "wgmma.mma_async.sync.aligned.", $shape, ".f32.", $ty, ".", $ty, " {{", accumulators!($which $sums),
-            "}}, {", stringify!($a), "}, {", stringify!($b), "}, ", $adds, ", 1, 1, 0, 0;",
+            "}}, {", stringify!($a), "}, {", stringify!($b), "}, ", $adds, ", 1, 1", step!(@transposed $ty), ";",
         )
     };
+    // Operands of tf32 are never transposed.
+    (@transposed "tf32") => { "" };
+    (@transposed $ty:tt) => { ", 0, 0" };
 }
 
 /// Fence, steps, commit, and the wait if `$wait` is given. They form one assembly block, because between
@@ -127,7 +130,7 @@ macro_rules! chain {
     (
         @asm $d:ident $of_a:ident $of_b:ident $how:tt $sums:tt
         (
-            $ty:literal, $shape:literal, $predicates:literal $first:literal, $wait:literal;
+            $ty:tt, $shape:literal, $predicates:literal $first:literal, $wait:literal;
             ($step:literal $([$w:ident $x:ident $y:ident $z:ident])? $($a:ident)?, $b:ident)
             $(($more_step:literal
                 $([$more_w:ident $more_x:ident $more_y:ident $more_z:ident])? $($more_a:ident)?, $more_b:ident))*
@@ -214,14 +217,14 @@ macro_rules! with_steps {
 
 /// Chains that start from zero or add to the accumulator.
 macro_rules! chains {
-    ($($how:ident $name:ident, $ty:literal, $shape:literal, $sums:tt, $a:ident $n:tt, $wait:literal;)*) => {$(
+    ($($how:ident $name:ident, $ty:tt, $shape:literal, $sums:tt, $a:ident $n:tt, $wait:literal;)*) => {$(
         chains! { @$how $a $n, $sums, $name, $ty, $shape, $wait }
     )*};
-    (@start $a:ident $n:tt, $sums:tt, $name:ident, $ty:literal, $shape:literal, $wait:literal) => {
+    (@start $a:ident $n:tt, $sums:tt, $name:ident, $ty:tt, $shape:literal, $wait:literal) => {
         with_steps! { $a $n, out $name $sums,
             ($ty, $shape, ".reg .pred first, more;\nsetp.ne.b32 first, 0, 0;" "first", $wait) }
     };
-    (@add $a:ident $n:tt, $sums:tt, $name:ident, $ty:literal, $shape:literal, $wait:literal) => {
+    (@add $a:ident $n:tt, $sums:tt, $name:ident, $ty:tt, $shape:literal, $wait:literal) => {
         with_steps! { $a $n, inout $name $sums, ($ty, $shape, ".reg .pred more;" "more", $wait) }
     };
 }
@@ -238,8 +241,10 @@ chains! {
     start start_shared_n128_f16_9, "f16", "m64n128k16", 64, shared 9, "";
     add add_shared_n64_f16_4, "f16", "m64n64k16", 32, shared 4, "";
     add add_shared_n64_bf16_4, "bf16", "m64n64k16", 32, shared 4, "";
+    add add_shared_n64_tf32_4, "tf32", "m64n64k8", 32, shared 4, "";
     add add_shared_n128_f16_4, "f16", "m64n128k16", 64, shared 4, "";
     add add_shared_n128_bf16_4, "bf16", "m64n128k16", 64, shared 4, "";
+    add add_shared_n128_tf32_4, "tf32", "m64n128k8", 64, shared 4, "";
     add add_shared_n128_f16_3, "f16", "m64n128k16", 64, shared 3, "";
     add add_shared_n128_bf16_3, "bf16", "m64n128k16", 64, shared 3, "";
     add add_shared_n256_f16_3, "f16", "m64n256k16", 128, shared 3, "";
@@ -250,7 +255,7 @@ chains! {
 /// Chains of three steps that add to the accumulator. Each step has two instructions, for alternating
 /// groups of eight columns.
 macro_rules! interleaved {
-    (($name:ident, $ty:literal, $shape:literal, $sums:tt) $($i:literal)*) => {
+    (($name:ident, $ty:tt, $shape:literal, $sums:tt) $($i:literal)*) => {
         #[inline(always)]
         pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; 3], [even, odd]: [&[u64; 3]; 2]) {
             // SAFETY: as for other chains.

@@ -5,7 +5,7 @@ use cuda_std::async_proxy;
 use cuda_std::emulator::Device;
 use cuda_std::prelude::*;
 use cuda_std::tensor_map::{
-    AXES, Boxes, MapMode, TensorMap, commit_stores, store_box, wait_stores_read,
+    AXES, Boxes, MapElement, MapMode, TensorMap, commit_stores, store_box, wait_stores_read,
 };
 
 /// Elements of a line, lines of a box, and words of the box.
@@ -80,6 +80,7 @@ fn boxes(extents: [u32; 2], is_swizzled: u32) -> Boxes {
     let line = (2 * u64::from(extents[0])).next_multiple_of(16) + 16;
     let all = line * u64::from(extents[1]);
     Boxes {
+        element: MapElement::Bits16,
         extents: [extents[0], extents[1], 1, 1, 1],
         strides: [line, all, all, all],
         reaches: [LINE, LINES, 1, 1, 1],

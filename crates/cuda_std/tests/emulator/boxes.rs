@@ -5,7 +5,7 @@ use cuda_std::async_proxy;
 use cuda_std::emulator::{Buffer, Device};
 use cuda_std::mbarrier::Barrier;
 use cuda_std::prelude::*;
-use cuda_std::tensor_map::{AXES, Boxes, MapMode, TensorMap, copy_box};
+use cuda_std::tensor_map::{AXES, Boxes, MapElement, MapMode, TensorMap, copy_box};
 
 /// Words of the destination, which is larger than any box.
 const WORDS: usize = 1024;
@@ -72,6 +72,7 @@ impl Tensor {
         let row = 3 * slice;
         let sample = 4 * row + 32;
         let boxes = Boxes {
+            element: MapElement::Bits16,
             extents,
             strides: [column, slice, row, sample],
             reaches: [line, 5, 2, 3, 1],

@@ -6,7 +6,7 @@ use cuda_std::emulator::{Buffer, Device};
 use cuda_std::mbarrier::Barrier;
 use cuda_std::prelude::*;
 use cuda_std::tensor_map::{
-    AXES, Boxes, Im2col, MapMode, SPATIAL_AXES, TensorMap, copy_box, copy_im2col,
+    AXES, Boxes, Im2col, MapElement, MapMode, SPATIAL_AXES, TensorMap, copy_box, copy_im2col,
 };
 
 /// Words of the destination, which is larger than any copy.
@@ -58,6 +58,7 @@ const EXTENTS: [u32; AXES] = [16, 7, 5, 3, 2];
 fn windows() -> Im2col {
     let [c, w, h, d, _] = EXTENTS.map(u64::from);
     Im2col {
+        element: MapElement::Bits16,
         extents: EXTENTS,
         strides: [2 * c, 2 * c * w, 2 * c * w * h, 2 * c * w * h * d],
         lower_corner: [-1, -1, 0],
@@ -163,6 +164,7 @@ fn limits_of_the_driver_are_kept() {
         run_faulty::<gather<1>>(&device, &shape(1, 32), arguments)
     };
     let boxes = Boxes {
+        element: MapElement::Bits16,
         extents: EXTENTS,
         strides: windows().strides,
         reaches: [16, 4, 5, 2, 1],

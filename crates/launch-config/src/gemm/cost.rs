@@ -1,6 +1,6 @@
 //! The estimated time of a product, by which tiles are chosen.
 
-use super::{Gemm, LINE_BYTES, LINE_VALUES, Rows, WARPGROUP_THREADS};
+use super::{Gemm, LINE_BYTES, Rows, WARPGROUP_THREADS};
 
 /// Cycles of a launch until the first stage has arrived, and after the last store.
 const START_CYCLES: u64 = 1_500;
@@ -14,8 +14,9 @@ const VALUE_CYCLES: u64 = 5;
 const RESIDUAL_CYCLES: u64 = 2;
 /// Cycles from the end of a tile's results in the only buffer until the next tile's residual has arrived.
 const RESIDUAL_LATENCY: u64 = 1_500;
-/// Multiply-adds of a multiprocessor in a cycle.
-const MULTIPLY_ADDS_PER_CYCLE: u64 = 2048;
+/// Bytes of one operand that a multiprocessor multiplies in a cycle: 2,048 multiply-adds of 16 bits, or
+/// 1,024 of tf32.
+const MULTIPLIED_PER_CYCLE: u64 = 4096;
 /// Tenths of a cycle in which a tensor map copies a line of up to 128 bytes, whatever its length: of a
 /// matrix, and of windows.
 const MATRIX_LINE: u64 = 23;
@@ -37,8 +38,8 @@ impl Gemm {
         let blocks = self.shape.grid[0].max(1);
         let tiles = u64::from(g.tiles.div_ceil(blocks));
         let results = u64::from(g.tile_pixels * tile.filters);
-        let k = u64::from(g.k_blocks * LINE_VALUES);
-        let multiplied = results * k / MULTIPLY_ADDS_PER_CYCLE;
+        let bytes = u64::from(g.k_blocks) * u64::from(LINE_BYTES);
+        let multiplied = results * bytes / MULTIPLIED_PER_CYCLE;
         let of_row = match g.rows {
             Rows::PIXELS => MATRIX_LINE,
             _ => WINDOW_LINE,
@@ -49,13 +50,13 @@ impl Gemm {
         let of_stage = u64::from(g.stage_taps()) * of_parts / 10;
         let waited = ISSUE_CYCLES.max(LOAD_LATENCY / u64::from(g.stages));
         let loaded = u64::from(g.k_blocks) * of_stage.max(waited);
-        let bytes = u64::from(g.k_blocks) * u64::from(LINE_BYTES);
         let resident = u64::from(g.residency.is_resident()) * u64::from(tile.filters) * bytes;
         let first = u64::from(blocks) * resident / CACHE_PER_CYCLE;
         let of_tiles = u64::from(g.tiles) * (u64::from(g.tile_pixels) + filters) * bytes;
         let cached = of_tiles / CACHE_PER_CYCLE;
         let residual = u64::from(adds_residual);
-        let written = (1 + residual) * 2 * results / WRITTEN_PER_CYCLE;
+        let of_result = (1 + residual) * u64::from(g.element_bytes);
+        let written = of_result * results / WRITTEN_PER_CYCLE;
         let mainloop = multiplied.max(loaded) + MAINLOOP_CYCLES;
         let of_thread = u64::from(tile.pixels * tile.filters) / u64::from(WARPGROUP_THREADS);
         let latency = residual * RESIDUAL_LATENCY * u64::from(g.buffers == 1);

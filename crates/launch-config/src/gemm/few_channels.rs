@@ -10,9 +10,9 @@
 
 use super::super::conv::ConvGeometry;
 use super::super::{LaunchShape, Refusal};
-use super::LINE_VALUES;
+use super::{LINE_BYTES, UNIT_BYTES};
 
-/// 16-bit values of a vector of 16 bytes, which a thread writes.
+/// Values that a thread of the copy writes side by side.
 pub const VECTOR_VALUES: u32 = 8;
 
 /// Threads of a block of the copy.
@@ -157,21 +157,25 @@ impl FewChannels {
     ///
     /// # Errors
     /// Copies that have more vectors than 32 bits count.
-    pub fn of(conv: &ConvGeometry) -> Result<Option<Self>, Refusal> {
-        if conv.group_c.is_multiple_of(VECTOR_VALUES) || conv.groups != 1 {
+    pub fn of(conv: &ConvGeometry, element_bytes: u32) -> Result<Option<Self>, Refusal> {
+        let of_unit = UNIT_BYTES / element_bytes;
+        if conv.group_c.is_multiple_of(of_unit) || conv.groups != 1 {
             return Ok(None);
         }
-        let few = Self::with_rows_in_lines(conv).or_else(|| Self::with_padded_channels(conv));
+        let line_values = LINE_BYTES / element_bytes;
+        let few = Self::with_rows_in_lines(conv, line_values);
+        let few = few.or_else(|| Self::with_padded_channels(conv));
         few.map(Some)
             .ok_or(Refusal::Needs("less than 2^32 vectors of a copy"))
     }
 
     /// Puts as many rows of a filter in a line as take the least time.
-    fn with_rows_in_lines(conv: &ConvGeometry) -> Option<Self> {
+    fn with_rows_in_lines(conv: &ConvGeometry, line_values: u32) -> Option<Self> {
         if conv.dilation_w != 1 {
             return None;
         }
-        let joined = (1..=conv.r.min(LINE_VALUES)).filter_map(|rows| Self::with_joined(conv, rows));
+        let rows = 1..=conv.r.min(line_values);
+        let joined = rows.filter_map(|rows| Self::with_joined(conv, rows, line_values));
         // The time of one sample, so that the order of a sum does not depend on the number of samples.
         joined.min_by_key(|few| {
             let lines = u64::from(few.conv.taps()) * u64::from(conv.output_pixels());
@@ -181,7 +185,7 @@ impl FewChannels {
     }
 
     /// Puts `joined` rows of a filter in a line.
-    fn with_joined(conv: &ConvGeometry, joined: u32) -> Option<Self> {
+    fn with_joined(conv: &ConvGeometry, joined: u32, line_values: u32) -> Option<Self> {
         let joined_channels = joined.checked_mul(conv.group_c)?;
         let fits = |&channels: &u32| {
             let step = conv.stride_w.checked_mul(channels);
@@ -190,7 +194,7 @@ impl FewChannels {
             line.is_multiple_of(channels)
                 && step.is_some_and(|step| step.is_multiple_of(VECTOR_VALUES))
         };
-        let most = (LINE_VALUES / conv.s).min(joined_channels.saturating_add(VECTOR_VALUES));
+        let most = (line_values / conv.s).min(joined_channels.saturating_add(VECTOR_VALUES));
         let channels = (joined_channels..=most).find(fits)?;
         let line = (conv.s * channels).next_multiple_of(VECTOR_VALUES);
         let columns = (conv.q - 1).checked_mul(conv.stride_w)?;

@@ -1,23 +1,23 @@
 //! The part of K in a stage of a product.
 
-use super::{GemmGeometry, LINE_VALUES, UNIT_VALUES};
+use super::{GemmGeometry, LINE_BYTES, UNIT_BYTES};
 
 /// The binary logarithm of the units of a line.
-const MOST_UNIT_SHIFT: u32 = (LINE_VALUES / UNIT_VALUES).trailing_zeros();
+const MOST_UNIT_SHIFT: u32 = (LINE_BYTES / UNIT_BYTES).trailing_zeros();
 
 impl GemmGeometry {
     /// Channels that a stage has of a tap.
     #[must_use]
     #[inline(always)]
     pub const fn stage_channels(&self) -> u32 {
-        UNIT_VALUES << self.unit_shift
+        (UNIT_BYTES / self.element_bytes) << self.unit_shift
     }
 
     /// Taps of a stage.
     #[must_use]
     #[inline(always)]
     pub const fn stage_taps(&self) -> u32 {
-        (LINE_VALUES / UNIT_VALUES) >> self.unit_shift
+        (LINE_BYTES / UNIT_BYTES) >> self.unit_shift
     }
 
     /// Returns the geometry with this `unit_shift`, and its number of K blocks.

@@ -10,7 +10,7 @@ fn conv(x: [usize; 4], k: usize, filter: usize) -> ConvGeometry {
 }
 
 fn gemm(x: [usize; 4], k: usize) -> Result<Gemm, Refusal> {
-    Gemm::new(&conv(x, k, 1), (false, false), 132, 227 << 10)
+    Gemm::new((&conv(x, k, 1), 2), (false, false), 132, 227 << 10)
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn tiles_cover_all_results_and_fit_shared_memory() {
             assert_eq!(g.pixels as usize, x[0] * x[2] * x[3]);
             assert!(g.filter_tiles * gemm.tile.filters >= g.filters());
             assert!(g.tiles / g.filter_tiles * g.tile_pixels >= g.pixels);
-            assert!(g.k_blocks * LINE_VALUES >= g.channels() * g.conv.taps());
+            assert!(g.k_blocks * g.line_values() >= g.channels() * g.conv.taps());
             assert!(g.stages >= MIN_STAGES && gemm.shape.shared_bytes <= 227 << 10);
             assert!(gemm.shape.grid[0] <= g.tiles.min(132));
         }
@@ -80,7 +80,7 @@ fn windows_are_those_that_a_tensor_map_describes() {
 fn stages_have_taps_of_few_channels() {
     let stages = |channels, filter| {
         let conv = conv([2, channels, 20, 20], 24, filter);
-        let gemm = Gemm::new(&conv, (false, false), 132, 227 << 10).expect("a product");
+        let gemm = Gemm::new((&conv, 2), (false, false), 132, 227 << 10).expect("a product");
         [gemm.geometry.stage_channels(), gemm.geometry.k_blocks]
     };
     assert_eq!(stages(64, 3), [64, 9]);
@@ -175,7 +175,7 @@ fn rows_in_a_line_are_as_many_for_any_batch() {
 
 #[test]
 fn other_convolutions_are_refused() {
-    let refused = |conv: &ConvGeometry| Gemm::new(conv, (false, false), 132, 227 << 10).is_err();
+    let refused = |conv: &ConvGeometry| Gemm::new((conv, 2), (false, false), 132, 227 << 10).is_err();
     let good = conv([2, 16, 5, 5], 24, 1);
     assert!(!refused(&good));
     assert!(!refused(&conv([2, 16, 5, 5], 24, 3)));

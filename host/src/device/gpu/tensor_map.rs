@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use cuda_std::tensor_map::{AXES, Boxes, Im2col, MapMode, TensorMap};
+use cuda_std::tensor_map::{AXES, Boxes, Im2col, MapElement, MapMode, TensorMap};
 use cust::sys;
 
 use super::driver::{Current, check, cu, late_function};
@@ -55,8 +55,15 @@ late_function! {
     static ENCODE_IM2COL: EncodeIm2col = c"cuTensorMapEncodeIm2col"
 }
 
-/// `CU_TENSOR_MAP_DATA_TYPE_UINT16`: the meaning of the bits does not matter, since the fill is zeros.
-const UINT16: u32 = 1;
+/// The driver's number of an element type (`CUtensorMapDataType`). The meaning of 16 bits does not matter,
+/// since the fill is zeros.
+const fn type_of(element: MapElement) -> u32 {
+    match element {
+        MapElement::Bits16 => 1, // CU_TENSOR_MAP_DATA_TYPE_UINT16
+        MapElement::F32 => 7,    // CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+        MapElement::Tf32 => 11,  // CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+    }
+}
 
 /// `CU_TENSOR_MAP_SWIZZLE_32B`; the next values swizzle 64 and 128 bytes.
 const SWIZZLE_32_BYTES: u32 = 1;
@@ -94,7 +101,7 @@ fn tiled(boxes: &Boxes, swizzle: u32, address: *const c_void) -> Result<TensorMa
         Some(encode) => cuda_loader::known(unsafe {
             encode(
                 &raw mut map,
-                UINT16,
+                type_of(boxes.element),
                 AXES as u32,
                 address,
                 extents.as_ptr(),
@@ -123,7 +130,7 @@ fn im2col(windows: &Im2col, swizzle: u32, address: *const c_void) -> Result<Tens
         Some(encode) => cuda_loader::known(unsafe {
             encode(
                 &raw mut map,
-                UINT16,
+                type_of(windows.element),
                 AXES as u32,
                 address,
                 extents.as_ptr(),

@@ -1,16 +1,25 @@
 //! The tensor maps of a matrix product.
 
-use cuda_std::tensor_map::{Boxes, Im2col, MapMode};
-use launch_config::gemm::{AxisWindows, Gemm, LINE_VALUES, Rows};
+use cuda_std::tensor_map::{Boxes, Im2col, MapElement, MapMode};
+use launch_config::gemm::{AxisWindows, Gemm, GemmGeometry, Rows};
+
+/// The elements of an operand, and those of the output and of a residual.
+fn elements(g: &GemmGeometry) -> [MapElement; 2] {
+    match g.element_bytes {
+        2 => [MapElement::Bits16; 2],
+        _ => [MapElement::Tf32, MapElement::F32],
+    }
+}
 
 /// Boxes of `lines` lines of a matrix of `rows` rows of `columns` values.
-fn boxes([rows, columns]: [u32; 2], lines: u32) -> Boxes {
-    let row = 2 * u64::from(columns);
+fn boxes(element: MapElement, [rows, columns]: [u32; 2], [lines, values]: [u32; 2]) -> Boxes {
+    let row = u64::from(element.bytes()) * u64::from(columns);
     let all = row * u64::from(rows);
     Boxes {
+        element,
         extents: [columns, rows, 1, 1, 1],
         strides: [row, all, all, all],
-        reaches: [LINE_VALUES, lines, 1, 1, 1],
+        reaches: [values, lines, 1, 1, 1],
         steps: [1; 5],
         is_swizzled: 1,
     }
@@ -24,8 +33,10 @@ fn boxes([rows, columns]: [u32; 2], lines: u32) -> Boxes {
 pub fn map_of_input(gemm: &Gemm) -> MapMode {
     let g = &gemm.geometry;
     let conv = &g.conv;
+    let [element, _] = elements(g);
     if g.rows == Rows::PIXELS {
-        return boxes([g.pixels, g.channels()], g.tile_pixels).into();
+        let tile = [g.tile_pixels, g.line_values()];
+        return boxes(element, [g.pixels, g.channels()], tile).into();
     }
     let windows = AxisWindows::of(conv).expect("windows of a tensor map");
     // Lines of an input with few channels may overlap.
@@ -33,9 +44,11 @@ pub fn map_of_input(gemm: &Gemm) -> MapMode {
         Some(few) => [few.window_step, 8 * few.input.row_vectors()],
         None => [g.channels(), g.channels() * conv.w],
     };
-    let [column, row] = [step, row].map(|elements| 2 * u64::from(elements));
+    let bytes = u64::from(g.element_bytes);
+    let [column, row] = [step, row].map(|elements| bytes * u64::from(elements));
     let slice = row * u64::from(conv.h);
     MapMode::Im2col(Im2col {
+        element,
         // There are at most as many samples as pixels, so less than 2^31.
         extents: [g.channels(), conv.w, conv.h, conv.d, conv.n as u32],
         strides: [column, row, slice, slice * u64::from(conv.d)],
@@ -53,10 +66,12 @@ pub fn map_of_input(gemm: &Gemm) -> MapMode {
 pub fn boxes_of_filters(gemm: &Gemm) -> Boxes {
     let g = &gemm.geometry;
     let taps = g.conv.taps();
-    let tap = 2 * u64::from(g.channels());
+    let [element, _] = elements(g);
+    let tap = u64::from(g.element_bytes) * u64::from(g.channels());
     let filter = tap * u64::from(taps);
     let all = filter * u64::from(g.filters());
     Boxes {
+        element,
         extents: [g.channels(), taps, g.filters(), 1, 1],
         strides: [tap, filter, all, all],
         reaches: [g.stage_channels(), 1, gemm.tile.filters, 1, 1],
@@ -69,5 +84,7 @@ pub fn boxes_of_filters(gemm: &Gemm) -> Boxes {
 #[must_use]
 pub fn boxes_of_output(gemm: &Gemm) -> Boxes {
     let g = &gemm.geometry;
-    boxes([g.pixels, g.filters()], gemm.tile.pixels)
+    let [_, element] = elements(g);
+    let tile = [gemm.tile.pixels, g.line_values()];
+    boxes(element, [g.pixels, g.filters()], tile)
 }

@@ -1,5 +1,5 @@
 //! A convolution from NHWC to NHWC as a matrix product (GEMM) on Hopper (sm_90a), with batch norm, function,
-//! residual and clamp in its epilogue.
+//! residual and clamp in its epilogue. Operands are f16, bf16, or f32 that are rounded to tf32.
 //!
 //! # Idea
 //! The windows of all samples are the rows of A, filters the columns of B. Both have contiguous channels, as
@@ -8,17 +8,17 @@
 //! loaded as zeros and are not stored.
 //!
 //! K runs over the channels of a tap, then over the taps. In im2col mode, the tensor map loads one tap of a
-//! tile's windows at a time, 64 channels of it. Windows of one element that lie side by side are pixels; then
+//! tile's windows at a time, 128 bytes of its channels. The maps of f32 operands round to tf32. Windows of one element that lie side by side are pixels; then
 //! the input is a matrix, and its map is of boxes.
 //!
 //! ```text
 //! producers, one thread     if filters are resident: copy their boxes
-//! for windows and one for   for each tile of the block, for each tap, for each 64 channels:
+//! for windows and one for   for each tile of the block, for each tap, for each 128 bytes of channels:
 //! filters:                      wait until the stage is empty; copy its windows, or streamed filters
 //! consumers, a warpgroup:   for each of its tiles:
 //!                               if its filters have changed: bias, gain and shift of them, from the
 //!                                   batch norm's statistics
-//!                               for each 64 values of K: wait until the stage is full; start 4 wgmma steps;
+//!                               for each 128 bytes of K: wait until the stage is full; start 4 wgmma steps;
 //!                                   release the stage before, whose steps are over
 //!                               wait until there is room for results, and the residual is there
 //!                               y = function(round(gain * (sum + bias) + shift)) + residual, in its place,
@@ -152,6 +152,8 @@ multiply! {
     f16 64 add_shared_n128_f16_4;
     bf16 32 add_shared_n64_bf16_4;
     bf16 64 add_shared_n128_bf16_4;
+    f32 32 add_shared_n64_tf32_4;
+    f32 64 add_shared_n128_tf32_4;
 }
 
 /// The epilogue of sums.
@@ -182,6 +184,7 @@ struct Output<'a, T> {
 /// [`LISTED_PIXELS`](launch_config::gemm::LISTED_PIXELS) pixels.
 #[kernel(
     instances(W: [m64n64: M64N64, m64n128: M64N128, m128n64: M128N64, m128n128: M128N128], T: [f16, bf16]),
+    instances(W: [m64n64: M64N64, m64n128: M64N128, m128n64: M128N64], T: [f32]),
     max_threads = BLOCK_THREADS,
     min_blocks = 1
 )]
@@ -205,7 +208,7 @@ pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
     rounded: RoundedEpilogue,
     list: &PointwiseList,
 ) {
-    let memory = Memory::of(g, W::EXTENTS);
+    let memory = Memory::of::<T>(g, W::EXTENTS);
     if thread::thread_idx_x() == PRODUCER {
         let consumers = WARPS >> g.schedule.shift();
         let producers = 2 - g.residency.is_resident() as u32;
@@ -275,10 +278,15 @@ struct Memory {
 
 impl Memory {
     #[inline(always)]
-    unsafe fn of(g: &GemmGeometry, tile: [u32; 2]) -> Self {
+    unsafe fn of<T>(g: &GemmGeometry, tile: [u32; 2]) -> Self {
         let start = shared::dynamic::<u32>(0, 0).addr(0).0;
+        // A constant, which the compiler does not know from the argument.
+        let g = GemmGeometry {
+            element_bytes: size_of::<T>() as u32,
+            ..*g
+        };
         Self {
-            g: *g,
+            g,
             layout: g.layout(tile),
             tile,
             first: start.wrapping_neg() % TILE_BYTES,
@@ -339,10 +347,10 @@ impl Memory {
         words.addr(0)
     }
 
-    /// Returns a buffer for the results of a warpgroup, line by line of `LINE_VALUES` filters.
+    /// Returns a buffer for the results of a warpgroup, line by line of `g.line_values()` filters.
     #[inline(always)]
     unsafe fn results(&self, warpgroup: u32, buffer: u32) -> Shared<u32> {
-        let words = self.tile[0] * self.tile[1] / 2;
+        let words = self.tile[0] * self.tile[1] * self.g.element_bytes / 4;
         let before = warpgroup * self.g.buffers + buffer;
         self.words(self.layout.results + before * words * 4, words)
     }

@@ -1,5 +1,7 @@
 //! Copies of tensors with more channels and columns, so that the lines of a matrix product are whole vectors.
 
+use core::mem::transmute_copy;
+
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
 use launch_config::gemm::{PAD_THREADS, PadChannelsGeometry, VECTOR_VALUES};
@@ -9,16 +11,17 @@ use crate::parts::unroll::unroll;
 
 /// A block writes consecutive vectors of a row of `y`: the values of `x`, and zeros where it has none.
 ///
-/// *Launch*: `g.shape()`. *Mapping*: a vector of 16 bytes a thread. *Barriers*: none. *Traffic*: each element
+/// *Launch*: `g.shape()`. *Mapping*: eight values a thread. *Barriers*: none. *Traffic*: each element
 /// of `y` is written once, each of `x` read once.
 ///
 /// # Safety
 /// `x` has `g.source_elements()` at the strides of `g`. `y` has `g.elements()` and is 16-byte aligned. The
 /// two do not overlap.
-#[kernel(instances(T: [f16, bf16]), max_threads = PAD_THREADS, min_blocks = 8)]
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = PAD_THREADS, min_blocks = 8)]
 pub unsafe fn gemm_pad_channels<T: Storage>(x: *const T, y: *mut T, g: &PadChannelsGeometry) {
     let x = Global::new(x, g.source_elements() as usize);
-    let y = GlobalMut::new(y, g.elements() as usize);
+    let words = g.elements() as usize * size_of::<T>() / 4;
+    let y = GlobalMut::<u32>::new(y.cast(), words);
     let (of_slices, part) = div_rem(thread::block_idx_x(), g.row_blocks());
     let of_row = part * PAD_THREADS + thread::thread_idx_x();
     if of_row >= g.row_vectors() {
@@ -55,5 +58,13 @@ pub unsafe fn gemm_pad_channels<T: Storage>(x: *const T, y: *mut T, g: &PadChann
             column = column.wrapping_add(1);
         }
     });
-    y.store_vec((first + of_row as usize) * VECTOR_VALUES as usize, values);
+    // As words, since eight f32 are two vectors.
+    let at = (first + of_row as usize) * VECTOR_VALUES as usize * size_of::<T>() / 4;
+    if size_of::<T>() == 2 {
+        y.store_vec(at, transmute_copy::<_, [u32; 4]>(&values));
+    } else {
+        let [low, high] = transmute_copy::<_, [[u32; 4]; 2]>(&values);
+        y.store_vec(at, low);
+        y.store_vec(at + low.len(), high);
+    }
 }

@@ -11,7 +11,7 @@ use super::{MMA_ROWS, Memory, Output};
 use crate::parts::map::clamp;
 use crate::parts::pipeline::PipelineState;
 use crate::parts::pointwise::{apply, hardswish, silu};
-use crate::parts::store::{Packed, pair_of, sloped, word_of};
+use crate::parts::store::{Packed, sloped};
 use crate::parts::unroll::unroll;
 
 /// Threads of a warpgroup.
@@ -23,9 +23,9 @@ const LISTED: usize = 16;
 /// The most octets of filters whose results are computed side by side.
 const MOST_OCTETS: usize = 4;
 
-/// Words of a line, and of its chunks of 16 bytes, which the swizzle exchanges by the line's index.
+/// Words of a line, and of its units of 16 bytes, which the swizzle exchanges by the line's index.
 const LINE_WORDS: u32 = LINE_BYTES / 4;
-const CHUNK_WORDS: u32 = 4;
+const UNIT_WORDS: u32 = 4;
 
 impl<T: Packed> Output<'_, T> {
     /// Returns gain, shift and bias of a filter. If there are no gain and shift, the bias is the shift.
@@ -137,7 +137,7 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
             (_, true) if rounded.after.slope != 1.0 => self.mapped::<true>(&sums, at, |x| x),
             (_, true) => {
                 let bounds = T::bounds(rounded.after.bounds);
-                let added = |word, residual| T::clamp(bounds, T::sum(word, residual));
+                let added = |pair, residual| T::clamp(bounds, T::sum(pair, residual));
                 self.stage::<true>(&sums, at, added);
             }
             (_, false) => {
@@ -146,7 +146,7 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
                     false => Bounds::NONE,
                 };
                 let bounds = T::bounds(bounds);
-                self.stage::<false>(&sums, at, |word, _| T::clamp(bounds, word));
+                self.stage::<false>(&sums, at, |pair, _| T::clamp(bounds, pair));
             }
         }
         async_proxy::fence_shared();
@@ -164,13 +164,13 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
         function: impl Fn(f32) -> f32,
     ) {
         let after = &self.output.rounded.after;
-        self.stage::<RESIDUAL>(sums, buffer, |word, residual| {
-            let mut values = pair_of::<T>(word).map(&function);
+        self.stage::<RESIDUAL>(sums, buffer, |pair, residual| {
+            let mut values = T::values(pair).map(&function);
             if RESIDUAL {
-                let [a, b] = pair_of::<T>(residual);
+                let [a, b] = T::values(residual);
                 values = [values[0] + a, values[1] + b].map(|value| sloped(after, value));
             }
-            word_of::<T>(values)
+            T::pair(values)
         });
     }
 
@@ -256,7 +256,7 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
         &self,
         sums: &[[f32; SUMS]; 2],
         buffer: u32,
-        function: impl Fn(u32, u32) -> u32,
+        function: impl Fn(T::Pair, T::Pair) -> T::Pair,
     ) {
         let staged = self.memory.results(self.number, buffer);
         // Opaque; otherwise the compiler would keep the places of all results from tile to tile, in local
@@ -265,29 +265,33 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
         let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
         let (quad, of_quad) = (lane / 4, lane % 4);
         let row = 16 * warp + quad;
-        // The word of two filters of octet `n`, of a line of the block.
+        let pair_words = size_of::<T::Pair>() as u32 / 4;
+        let line_octets = LINE_WORDS / (4 * pair_words);
+        // The first word of two filters of octet `n`, of a line of the block.
         let word = |n: usize, block: usize, i: usize| {
-            let part = n as u32 / 8 * Self::PIXELS;
-            let line = part + row + MMA_ROWS * block as u32 + 8 * i as u32;
+            let (part, octet) = (n as u32 / line_octets, n as u32 % line_octets);
+            let line = part * Self::PIXELS + row + MMA_ROWS * block as u32 + 8 * i as u32;
+            let of_line = (4 * octet + of_quad) * pair_words;
+            let (unit, of_unit) = (of_line / UNIT_WORDS, of_line % UNIT_WORDS);
             // Bits 7 to 9 of an address are the line's number within eight.
-            line * LINE_WORDS + ((n as u32 % 8) ^ quad) * CHUNK_WORDS + of_quad
+            line * LINE_WORDS + (unit ^ quad) * UNIT_WORDS + of_unit
         };
         // A few octets of filters at a time. All loads come before the first store, because the compiler
         // would not move a load over a store.
         unroll!(8, |group| {
             if Self::GROUP * group < SUMS / 4 {
-                let mut added = [[[0; 2]; 2]; MOST_OCTETS];
+                let mut added = [[[T::ZEROS; 2]; 2]; MOST_OCTETS];
                 unroll!(4, |octet| {
                     unroll!(2, |block| {
                         unroll!(2, |i| {
                             if RESIDUAL && octet < Self::GROUP && block < BLOCKS {
                                 let at = word(Self::GROUP * group + octet, block, i);
-                                added[octet][block][i] = staged.load(at);
+                                added[octet][block][i] = T::load(staged, at);
                             }
                         });
                     });
                 });
-                let mut words = [[[0; 2]; 2]; MOST_OCTETS];
+                let mut pairs = [[[T::ZEROS; 2]; 2]; MOST_OCTETS];
                 unroll!(4, |octet| {
                     unroll!(2, |block| {
                         unroll!(2, |i| {
@@ -295,7 +299,7 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
                                 let at = 4 * (Self::GROUP * group + octet) + 2 * i;
                                 let pair = [sums[block][at], sums[block][at + 1]];
                                 let residual = added[octet][block][i];
-                                words[octet][block][i] = function(word_of::<T>(pair), residual);
+                                pairs[octet][block][i] = function(T::pair(pair), residual);
                             }
                         });
                     });
@@ -305,7 +309,7 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
                         unroll!(2, |i| {
                             if octet < Self::GROUP && block < BLOCKS {
                                 let at = word(Self::GROUP * group + octet, block, i);
-                                staged.store(at, words[octet][block][i]);
+                                T::store(staged, at, pairs[octet][block][i]);
                             }
                         });
                     });

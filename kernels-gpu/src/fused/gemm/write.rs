@@ -3,7 +3,7 @@
 use cuda_std::opaque;
 use cuda_std::tensor_map::{TensorMap, commit_stores, copy_box, store_box, wait_stores_read};
 use launch_config::Presence;
-use launch_config::gemm::{LINE_BYTES, LINE_VALUES};
+use launch_config::gemm::LINE_BYTES;
 
 use super::Memory;
 use crate::parts::pipeline::PipelineState;
@@ -24,12 +24,12 @@ pub(super) unsafe fn write(
     let g = &memory.g;
     let [pixels, filters] = memory.tile;
     let pipeline = memory.results_pipeline(number);
-    let parts = filters / LINE_VALUES;
+    let parts = filters / g.line_values();
     // A box that is outside of the tensor altogether is left out.
     let at = |tile: u32, part: u32| {
         let [pixel, filter] = memory.start(tile);
         let at = [
-            filter + part * LINE_VALUES,
+            filter + part * g.line_values(),
             pixel + memory.first_pixel(number),
         ];
         let [filter, pixel] = at.map(u32::cast_signed);
@@ -42,7 +42,7 @@ pub(super) unsafe fn write(
     let make_room = |tile: u32, buffer: u32| {
         let room = pipeline.empty(buffer);
         if adds_residual.is_present() {
-            room.arrive_expect(pixels * filters * 2);
+            room.arrive_expect(pixels * filters * g.element_bytes);
             let mut part = 0;
             while part < parts {
                 copy_box(staged(buffer, part), residual, at(tile, part), room);

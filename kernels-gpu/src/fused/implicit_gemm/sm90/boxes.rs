@@ -1,6 +1,6 @@
 //! The boxes of an NHWC input and of channels-last filters, for their tensor maps.
 
-use cuda_std::tensor_map::Boxes;
+use cuda_std::tensor_map::{Boxes, MapElement};
 use launch_config::implicit_gemm::{
     ImplicitGemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_STEP_K_VECTORS, WARP_SPECIALIZED,
 };
@@ -32,6 +32,7 @@ pub fn boxes(g: &ImplicitGemmGeometry) -> Boxes {
         [first, w, second, third, n]
     };
     Boxes {
+        element: MapElement::Bits16,
         extents: of(g.pixel_channels() * elements, |axis| axis.0),
         // The stride of an axis of extent 1 does not matter, but a map needs one.
         strides: axes.map(|axis| u64::from(axis.1.max(1)) * u64::from(K_VECTOR_BYTES * elements)),
@@ -53,6 +54,7 @@ pub fn filter_boxes(g: &ImplicitGemmGeometry) -> Boxes {
     let tap_bytes = 2 * u64::from(conv.group_c);
     let all = u64::from(conv.output_channels()) * u64::from(taps) * tap_bytes;
     Boxes {
+        element: MapElement::Bits16,
         extents: [conv.group_c, conv.output_channels(), taps, 1, 1],
         strides: [u64::from(taps) * tap_bytes, tap_bytes, all, all],
         reaches: [
