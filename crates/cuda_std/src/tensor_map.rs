@@ -29,7 +29,9 @@
 //! the wait.
 
 use crate::backend;
-pub use crate::map_modes::{AXES, Boxes, Im2col, MapElement, MapMode, SPATIAL_AXES, TARGET_BYTES, TensorMap};
+pub use crate::map_modes::{
+    AXES, Boxes, Im2col, MapElement, MapMode, SPATIAL_AXES, TARGET_BYTES, TensorMap,
+};
 use crate::mbarrier::Barrier;
 use crate::shared::SharedAddr;
 

@@ -8,8 +8,9 @@ use launch_config::implicit_gemm::GemmConfig;
 use op_spec::Layout;
 
 use super::epilogue::{Plan, channels_last_launches};
-use super::region::Region;
+use super::region::{Query, Region};
 use crate::device::DType;
+use crate::operators::Precision;
 use crate::operators::implicit_gemm::ImplicitGemm;
 
 /// Returns an implicit GEMM without a norm. `strides` are the strides of an input that is not dense NCHW. The
@@ -37,21 +38,35 @@ pub(super) fn pays_for_layout(gemm: &ImplicitGemm) -> bool {
     gemm.is_one_sample() || GemmConfig::pays(gemm.conv())
 }
 
+/// The conditions of a matrix product.
+const PRODUCT: Refusal =
+    Refusal::Needs("16 bits or fast f32, dense NHWC, and warpgroup MMA");
+
 /// Returns a convolution as a matrix product from NHWC to NHWC, possibly with a residual and a list.
 pub(super) fn matrix_product(
     region: &Region<'_>,
     conv: &ConvGeometry,
     reads: (bool, bool),
 ) -> Result<Gemm, Refusal> {
-    let of = region.of;
-    if !region.may_be_nhwc()
-        || of.dtype == DType::F32
-        || !of.properties.arch.has_warpgroup_mma()
-        || of.has_explicit_padding(region.layers[0])
-    {
-        return Err(Refusal::Needs("16 bits, dense NHWC, and warpgroup MMA"));
+    if !region.may_be_nhwc() {
+        return Err(PRODUCT);
     }
+    matrix_product_of(region.of, region.layers[0], conv, reads)
+}
+
+/// Returns the convolution `layer` as a matrix product, if its input and output are dense NHWC. f32 is rounded
+/// to tf32.
+pub(super) fn matrix_product_of(
+    of: Query<'_>,
+    layer: usize,
+    conv: &ConvGeometry,
+    reads: (bool, bool),
+) -> Result<Gemm, Refusal> {
+    let is_exact = of.dtype == DType::F32 && of.options.precision == Precision::Accurate;
     let properties = of.properties;
+    if is_exact || !properties.arch.has_warpgroup_mma() || of.has_explicit_padding(layer) {
+        return Err(PRODUCT);
+    }
     Gemm::new(
         (conv, of.dtype.size() as u32),
         reads,
@@ -79,14 +94,12 @@ pub(super) fn pads_one_tap(gemm: &Gemm) -> bool {
     gemm.few_channels.is_some() && gemm.filters == FilterOrder::OneTap
 }
 
-/// Whether a 16-bit convolution and the rest of `plan`, which begins with a norm, are faster as separate
-/// launches: a matrix product or an implicit GEMM, then a norm, both in NHWC. Producers with moments write
-/// NCHW.
+/// Whether a convolution and the rest of `plan`, which begins with a norm, are faster as separate launches: a
+/// matrix product or an implicit GEMM, then a norm, both in NHWC. Producers with moments write NCHW.
 pub(super) fn norm_pays_apart(region: &Region<'_>, conv: &ConvGeometry, plan: &Plan) -> bool {
     let Plan::Map(map) = plan else { return false };
-    let of = region.of;
     let lies_so = region.is_dense_nhwc() && region.output == Layout::Nhwc;
-    if of.dtype == DType::F32 || !lies_so || channels_last_launches(map).is_none() {
+    if !lies_so || channels_last_launches(map).is_none() {
         return false;
     }
     let product = matrix_product(region, conv, (false, false));

@@ -177,8 +177,9 @@ impl<'a> Appending<'a> {
         if output.iter().product::<usize>() == 0 {
             return self.program.tensor(output, self.program.dtype(x));
         }
-        // The producer reads NHWC in place; any other layout is made dense NCHW.
+        // The producer reads NHWC in place, unless it is reformatted; any other layout is made dense NCHW.
         let x = match lowered.reads {
+            Layout::Nhwc if lowered.is_reformatted => self.program.in_layout(x, Layout::Nhwc)?,
             Layout::Nhwc => x,
             Layout::Nchw => self.program.in_order(x)?,
         };

@@ -11,12 +11,13 @@ use launch_config::Refusal;
 use op_spec::Layout;
 #[cfg(any(test, feature = "lab"))]
 use op_spec::graph::Graph;
-use op_spec::graph::{GraphProblem, NormalForm, Operand};
+use op_spec::graph::{GraphProblem, NormalForm};
 
 #[cfg(any(test, feature = "lab"))]
 use super::Options;
 use super::launches::plan_launches;
-use super::lowered::{Chosen, computed, is_reshape};
+use super::layouts::{InputLayout, Layouts};
+use super::lowered::{Chosen, Lowered, computed, is_reshape};
 use super::producer::Producer;
 use super::region::{Considered, Query, Region, RegionFacts, Verdict};
 use super::table::TABLE;
@@ -40,12 +41,11 @@ pub(crate) fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
 /// Chooses the kernels for a whole graph, before launches are planned.
 fn choose_regions(query: Query<'_>) -> Result<Vec<Chosen>> {
     let known = query.graph.layers().len();
-    // The layouts that the regions so far write, by their last layers.
-    let mut written = vec![Layout::Nchw; known];
+    let mut layouts = Layouts::new(query);
     let mut chosen = Vec::new();
     let Some(partition) = &query.options.partition else {
         for path in query.graph.paths() {
-            choose_path(query, &mut written, path, &mut chosen)?;
+            choose_path(query, &mut layouts, path, &mut chosen)?;
         }
         return Ok(chosen);
     };
@@ -68,7 +68,7 @@ fn choose_regions(query: Query<'_>) -> Result<Vec<Chosen>> {
         };
         chosen.push(choose_region(
             query,
-            &mut written,
+            &mut layouts,
             layers,
             run.kernel.as_deref(),
         )?);
@@ -104,11 +104,11 @@ pub(crate) fn must_have_kernels(
 /// Chooses the kernels for a region, or takes the requested ones.
 fn choose_region<'a>(
     query: Query<'a>,
-    written: &mut [Layout],
+    layouts: &mut Layouts,
     layers: &'a [usize],
     asked: Option<&str>,
 ) -> Result<Chosen> {
-    ask(query, written, layers, asked).map_err(|considered| {
+    ask(query, layouts, layers, asked).map_err(|considered| {
         let reason = |Considered {
                           kernels, verdict, ..
                       }: &Considered| match verdict {
@@ -137,12 +137,12 @@ fn choose_region<'a>(
 /// Chooses the kernels for a path without a partition, and appends them to `chosen`.
 fn choose_path<'a>(
     query: Query<'a>,
-    written: &mut [Layout],
+    layouts: &mut Layouts,
     path: &'a [usize],
     chosen: &mut Vec<Chosen>,
 ) -> Result<()> {
     // The verdicts on the whole path are reported with the first region.
-    let mut considered_whole = match ask(query, written, path, None) {
+    let mut considered_whole = match ask(query, layouts, path, None) {
         Ok(region) => {
             chosen.push(region);
             return Ok(());
@@ -153,12 +153,12 @@ fn choose_path<'a>(
     while !rest.is_empty() {
         let longest = longest(query.problem, rest);
         let mut stops = (2..=longest).rev().filter(|&stop| stop < path.len());
-        let several = stops.find_map(|stop| ask(query, written, &rest[..stop], None).ok());
+        let several = stops.find_map(|stop| ask(query, layouts, &rest[..stop], None).ok());
         let mut region = match several {
             Some(region) => region,
-            None => choose_region(query, written, &rest[..1], None)?,
+            None => choose_region(query, layouts, &rest[..1], None)?,
         };
-        if let Some(shorter) = shorter(query, written, rest, &region) {
+        if let Some(shorter) = shorter(query, layouts, rest, &region) {
             region = shorter;
         }
         let considered = &mut region.facts.considered;
@@ -183,34 +183,34 @@ fn longest(problem: &GraphProblem, layers: &[usize]) -> usize {
 /// factors and an instance norm), but no row takes the layers that remain after `region`.
 fn shorter<'a>(
     query: Query<'a>,
-    written: &mut [Layout],
+    layouts: &mut Layouts,
     rest: &'a [usize],
     region: &Chosen,
 ) -> Option<Chosen> {
     let len = region.layers.len();
     let is_transposed = matches!(region.lowered.producer, Producer::Transposed(_));
-    let mut is_taken = |stop: usize| ask(query, written, &rest[stop..], None).is_ok();
+    let mut is_taken = |stop: usize| ask(query, layouts, &rest[stop..], None).is_ok();
     if !is_transposed || len == rest.len() || is_taken(len) {
         return None;
     }
     let stop = (1..len).rev().find(|&stop| is_taken(stop))?;
-    ask(query, written, &rest[..stop], None).ok()
+    ask(query, layouts, &rest[..stop], None).ok()
 }
 
 /// Tries the table's rows, or the named row, on a region. Records the layout that the region writes.
 fn ask<'a>(
     query: Query<'a>,
-    written: &mut [Layout],
+    layouts: &mut Layouts,
     layers: &'a [usize],
     asked: Option<&str>,
 ) -> Result<Chosen, Vec<Considered>> {
     if !query.graph.is_closed(layers) {
         return Err(Vec::new());
     }
-    let input = match query.graph.operands(layers[0])[0] {
-        Operand::Input(input) => query.input_layout(input, &query.problem.steps[layers[0]].input),
-        Operand::Layer(layer) => written[layer],
-    };
+    let InputLayout {
+        layout: input,
+        is_reformatted,
+    } = layouts.of_input(query, layers[0]);
     let last = layers[layers.len() - 1];
     let computed = computed(query.problem, layers);
     let is_reshaped = is_reshape(query.problem, last);
@@ -219,6 +219,7 @@ fn ask<'a>(
         form: NormalForm::of(query.problem, computed.iter().copied()).ok(),
         layers: computed,
         input,
+        is_reformatted,
         output: match query
             .graph
             .outputs()
@@ -253,7 +254,12 @@ fn ask<'a>(
                 Err(reason) if asked.is_none() => note(Verdict::Passed(reason.to_owned())),
                 _ => {
                     note(Verdict::Taken);
-                    written[last] = lowered.writes;
+                    layouts.written[last] = lowered.writes;
+                    let is_reformatted = is_reformatted && lowered.reads == Layout::Nhwc;
+                    let lowered = Lowered {
+                        is_reformatted,
+                        ..lowered
+                    };
                     let of = (layers, &[last][..]);
                     let work = Work::of(query.graph, query.problem, query.dtype, of);
                     let facts = RegionFacts {

@@ -115,8 +115,8 @@ impl Planning<'_> {
         if query.problem.steps[last].output.contains(&0) {
             return Ok(());
         }
-        if lowered.reads == Layout::Nchw {
-            self.in_layout(query.graph.operands(start)[0], Layout::Nchw)?;
+        if lowered.reads == Layout::Nchw || lowered.is_reformatted {
+            self.in_layout(query.graph.operands(start)[0], lowered.reads)?;
         }
         match &lowered.producer {
             Producer::Tensor if matches!(plan, Plan::Whole) => return self.layer(start),

@@ -23,6 +23,8 @@ pub(super) struct Lowered {
     /// another layout, the region begins with a reformat.
     pub(super) reads: Layout,
     pub(super) writes: Layout,
+    /// Whether the region reads NHWC, and its input is NCHW.
+    pub(super) is_reformatted: bool,
 }
 
 impl Lowered {
@@ -55,6 +57,7 @@ impl Lowered {
             moments,
             reads,
             writes,
+            is_reformatted: false,
         }
     }
 

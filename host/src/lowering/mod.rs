@@ -21,6 +21,7 @@ mod append;
 mod choice;
 mod epilogue;
 mod launches;
+mod layouts;
 mod lowered;
 mod options;
 mod produced;

@@ -32,8 +32,10 @@ pub(super) struct Region<'a> {
     pub(super) layers: &'a [usize],
     /// The normal form; `None` if the layers do not have one together.
     pub(super) form: Option<NormalForm>,
-    /// The layout of the region's input: a graph input's, or the layout that the preceding region writes.
+    /// The layout of the region's input: that of the value, or the one to which it may be reformatted.
     pub(super) input: Layout,
+    /// Whether the value has another layout. A region that reads NHWC then begins with a reformat.
+    pub(super) is_reformatted: bool,
     /// The preferred layout of the region's output: the input's, or that of the graph's output.
     pub(super) output: Layout,
 }
@@ -97,7 +99,7 @@ impl Query<'_> {
 }
 
 /// Whether a dense tensor of this shape, including a batch, has both layouts, because it has one channel.
-fn is_both(shape: &[usize]) -> bool {
+pub(super) fn is_both(shape: &[usize]) -> bool {
     shape.len() > 2 && shape[1] == 1
 }
 
@@ -147,6 +149,7 @@ impl Region<'_> {
         self.input == Layout::Nhwc
             && match self.of.graph.operands(first)[0] {
                 Operand::Layer(_) => true,
+                Operand::Input(_) if self.is_reformatted => true,
                 Operand::Input(input) => Order::of_layout(shape, Layout::Nhwc)
                     .is_ok_and(|order| order == self.of.order(input)),
             }
@@ -179,6 +182,7 @@ impl Region<'_> {
         let order = match self.of.graph.operands(first)[0] {
             // A padding kernel writes NCHW.
             _ if self.of.has_explicit_padding(first) => return None,
+            _ if self.is_reformatted => Order::of_layout(input, self.input).ok()?,
             Operand::Input(number) => self.of.order(number),
             Operand::Layer(_) => Order::of_layout(input, self.input).ok()?,
         };

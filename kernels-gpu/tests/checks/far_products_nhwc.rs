@@ -95,7 +95,12 @@ pub(crate) fn gemm(run: &Run) -> Outcome {
     for (channels, filter) in [(8, [1, 1, 1]), (8, [1, 3, 3]), (3, [1, 3, 3])] {
         let conv = geometry([3, channels, 8], [1, 20_000, 30_001], filter, 1);
         // One block for each tile.
-        let gemm = Gemm::in_tiles((&conv, 2), (TILES[0], Schedule::PING_PONG), 1 << 28, 227 << 10);
+        let gemm = Gemm::in_tiles(
+            (&conv, 2),
+            (TILES[0], Schedule::PING_PONG),
+            1 << 28,
+            227 << 10,
+        );
         let gemm = gemm.expect("a product");
         let x = run.computed::<f16>(inputs(&conv), number)?;
         let (values, weight) = filters::<f16>(run, &conv)?;

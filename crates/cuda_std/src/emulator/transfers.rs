@@ -63,13 +63,7 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
         other_mode(WHAT, place)
     };
     let chunks = |offset| box_chunks(target, &boxes, at, offset);
-    copy_chunks(
-        WHAT,
-        (target, start, boxes.element),
-        chunks,
-        address,
-        place,
-    );
+    copy_chunks(WHAT, (target, start, boxes.element), chunks, address, place);
 }
 
 /// Starts to copy one pixel of each of several windows: the pixel at `offsets`, from the window that starts

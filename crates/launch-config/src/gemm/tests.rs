@@ -175,7 +175,8 @@ fn rows_in_a_line_are_as_many_for_any_batch() {
 
 #[test]
 fn other_convolutions_are_refused() {
-    let refused = |conv: &ConvGeometry| Gemm::new((conv, 2), (false, false), 132, 227 << 10).is_err();
+    let refused =
+        |conv: &ConvGeometry| Gemm::new((conv, 2), (false, false), 132, 227 << 10).is_err();
     let good = conv([2, 16, 5, 5], 24, 1);
     assert!(!refused(&good));
     assert!(!refused(&conv([2, 16, 5, 5], 24, 3)));

@@ -116,7 +116,7 @@ fn every_row_that_was_asked_is_kept() {
             "depthwise: filters of a group is 8, expected 1",
             "implicit-gemm: too few products for each value of the input to pay for its layout",
             "depthwise: filters of a group is 8, expected 1",
-            "gemm: needs 16 bits, dense NHWC, and warpgroup MMA",
+            "gemm: needs 16 bits or fast f32, dense NHWC, and warpgroup MMA",
             "direct-nhwc: needs 16 bits and dense NHWC",
             "implicit-gemm: too few products for each value of the input to pay for its layout",
             "direct: taken"

@@ -1,0 +1,80 @@
+//! The layouts of a graph's values.
+
+use launch_config::conv::ConvGeometry;
+use launch_config::depthwise::DepthwiseGeometry;
+use op_spec::Layout;
+use op_spec::graph::{NormalForm, Operand};
+
+use super::alone::{matrix_product_of, pads_one_tap};
+use super::producer::conv_geometry;
+use super::region::{Query, is_both};
+
+/// The layouts of a graph's values, as its regions are chosen one after the other.
+pub(super) struct Layouts {
+    /// The layout that a region before writes, by its last layer.
+    pub(super) written: Vec<Layout>,
+    /// Whether regions read NHWC, with a reformat where a value is NCHW.
+    prefers_nhwc: bool,
+}
+
+/// The layout of a region's input.
+#[derive(Clone, Copy)]
+pub(super) struct InputLayout {
+    pub(super) layout: Layout,
+    /// Whether the value has another layout, so that a region that reads this one begins with a reformat.
+    pub(super) is_reformatted: bool,
+}
+
+impl Layouts {
+    pub(super) fn new(query: Query<'_>) -> Self {
+        Self {
+            written: vec![Layout::Nchw; query.graph.layers().len()],
+            prefers_nhwc: prefers_nhwc(query),
+        }
+    }
+
+    /// The layout of a region's input, the first operand of `layer`.
+    pub(super) fn of_input(&self, query: Query<'_>, layer: usize) -> InputLayout {
+        let shape = &query.problem.steps[layer].input;
+        let layout = match query.graph.operands(layer)[0] {
+            Operand::Input(input) => query.input_layout(input, shape),
+            Operand::Layer(layer) => self.written[layer],
+        };
+        let is_changed = self.prefers_nhwc && layout == Layout::Nchw && shape.len() > 2;
+        InputLayout {
+            layout: if is_changed { Layout::Nhwc } else { layout },
+            is_reformatted: is_changed && !is_both(shape),
+        }
+    }
+}
+
+/// Whether values inside of the graph should be NHWC, whatever the layout of its inputs: matrix products from
+/// NHWC to NHWC can do at least half of the multiply-adds of its convolutions, and there are at least three
+/// convolutions, so that few of their inputs are reformatted.
+fn prefers_nhwc(query: Query<'_>) -> bool {
+    let (mut count, mut by_products, mut all) = (0, 0, 0);
+    for (layer, step) in query.problem.steps.iter().enumerate() {
+        let form = NormalForm::of_layer(step.problem);
+        let conv = form.convolution.map(|(_, conv)| conv_geometry(&conv));
+        let Some(Ok(conv)) = conv else { continue };
+        // Depthwise kernels read and write both layouts.
+        if DepthwiseGeometry::check(&conv).is_ok() {
+            continue;
+        }
+        let multiply_adds = multiply_adds(&conv);
+        count += 1;
+        all += multiply_adds;
+        let product = matrix_product_of(query, layer, &conv, (false, false));
+        if product.is_ok_and(|gemm| !gemm.is_half_empty() && !pads_one_tap(&gemm)) {
+            by_products += multiply_adds;
+        }
+    }
+    count > 2 && by_products >= all.div_ceil(2)
+}
+
+/// The multiply-adds of a convolution.
+fn multiply_adds(conv: &ConvGeometry) -> u128 {
+    let results =
+        u128::from(conv.n) * u128::from(conv.output_pixels()) * u128::from(conv.output_channels());
+    results * u128::from(conv.group_c) * u128::from(conv.taps())
+}
