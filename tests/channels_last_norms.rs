@@ -1,9 +1,9 @@
 //! Norms of channels-last tensors: from NHWC to NHWC, alone and after convolutions.
 
-use convfuse::graph::{Chain, Layer};
+use convfuse::graph::{Chain, Graph, Layer};
 use convfuse::model::Precision;
 use convfuse::spec::Layout;
-use convfuse::{DType, Inputs, Model, Options, Parameters, Tensor, data};
+use convfuse::{DType, Device, Inputs, Model, Options, Parameters, Tensor, data};
 use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
@@ -19,6 +19,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("follow_convolutions_of_few_filters", narrow),
             ("follow_first_convolutions_of_one_channel", first),
             ("stay_dense_where_there_is_no_kernel", refused),
+            ("take_the_statistics_of_a_batch", of_batches),
+            ("of_batches_follow_convolutions_without_a_copy", training),
         ],
     )
 }
@@ -164,6 +166,112 @@ fn first(backend: Backend) -> Outcome {
             let mut launches = explained.launches.iter();
             let is_copy = |kernel: &str| kernel.contains("copy") || kernel.contains("reformat");
             assert!(launches.all(|of| !is_copy(of.kernel)), "{explained}");
+        }
+    }
+    Ok(())
+}
+
+/// Batch norms with the batch's statistics: of several samples and of one, of more pixels than a part has,
+/// and of volumes. Then of samples of one pixel, after a pool.
+fn of_batches(backend: Backend) -> Outcome {
+    let of = |affine: bool| Layer::from(Layer::batch_norm("norm").training(true).affine(affine));
+    let untracked = Layer::from(Layer::batch_norm("norm").track_running_stats(false));
+    for (shape, norm, is_nhwc) in [
+        (&[3, 8, 5, 7][..], of(true), true),
+        (&[1, 8, 9, 14], of(false), true),
+        (&[2, 64, 16, 17], untracked, true),
+        (&[2, 8, 3, 4, 5], of(true), true),
+        (&[3, 6, 5, 7], of(true), false),
+    ] {
+        let layers = vec![norm, Layer::add("residual"), Layer::silu()];
+        of_batch(backend, shape, layers, is_nhwc)?;
+    }
+    let layers = vec![Layer::max_pool2d(2).into(), of(true), Layer::relu()];
+    of_batch(backend, &[37, 12, 2, 2], layers, true)
+}
+
+fn of_batch(backend: Backend, shape: &[usize], layers: Vec<Layer>, is_nhwc: bool) -> Outcome {
+    let (stream, cpu) = (backend.stream()?, Device::cpu().stream()?);
+    let last = way("channels last", channels_last);
+    let options = Options::default();
+    let chain = Chain::new(shape[1], layers)?;
+    let parameters = Parameters::init(&chain, 3)?;
+    let [values, residual] = [1, 2].map(|seed| data::signed(seed, shape) + 2.0);
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let on_cpu = Model::with_dtype(&cpu, &chain, &parameters, dtype)?;
+        let [x, a] = [&values, &residual].map(|of| Tensor::from_f32_array(&cpu, of, dtype));
+        let has_residual = !chain.inputs().is_empty();
+        let with = |inputs, a| match has_residual {
+            true => Inputs::with(inputs, "residual", a),
+            false => inputs,
+        };
+        let (x, a) = (x?, a?);
+        let wanted = on_cpu.forward_with(with(Inputs::new(&x), &a), &options)?;
+        let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
+        let [x, a] = [&values, &residual].map(|of| lying(&stream, of, dtype, &last));
+        let (x, a) = (x?, a?);
+        let y = model.forward_with(with(Inputs::new(&x), &a), &options)?;
+        let close = (dtype, Precision::default());
+        are_close(&bits_of(&y)?, &bits_of(&wanted)?, close);
+        let plan = model.plan_for(&stream, with(Inputs::new(&x), &a), &options)?;
+        let explained = plan.explain()?;
+        let count = |part: &str| {
+            let kernels = explained.launches.iter().map(|of| of.kernel);
+            kernels.filter(|kernel| kernel.contains(part)).count()
+        };
+        let counts = ["norm_nhwc", "batch_norm_moments", "copy_strided"].map(count);
+        let wanted = if is_nhwc { [2, 1, 0] } else { [0, 1, 3] };
+        assert_eq!(counts, wanted, "{shape:?}: {explained}");
+    }
+    Ok(())
+}
+
+/// The stem, a block and the last layers of a ResNet in training.
+fn training(backend: Backend) -> Outcome {
+    let (stream, cpu) = (backend.stream()?, Device::cpu().stream()?);
+    let conv = |name: &str, filters, kernel_size: usize, stride: usize| {
+        let conv = Layer::conv2d(name, filters, kernel_size).stride(stride);
+        Layer::from(conv.padding(kernel_size / 2).bias(false))
+    };
+    let norm = |name: &str| Layer::from(Layer::batch_norm(name).training(true));
+    let graph = Graph::builder("x", 3)
+        .layer("stem", "x", conv("conv1", 64, 7, 2))
+        .layer("stem.bn", "stem", norm("bn1"))
+        .layer("stem.relu", "stem.bn", Layer::relu())
+        .layer(
+            "pooled",
+            "stem.relu",
+            Layer::max_pool2d(3).stride(2).padding(1),
+        )
+        .layer("first", "pooled", conv("first", 64, 3, 1))
+        .layer("first.bn", "first", norm("first_bn"))
+        .layer("first.relu", "first.bn", Layer::relu())
+        .layer("second", "first.relu", conv("second", 64, 3, 1))
+        .layer("second.bn", "second", norm("second_bn"))
+        .layer("sum", "second.bn", Layer::add("pooled"))
+        .layer("block", "sum", Layer::relu())
+        .layer("y", "block", Layer::adaptive_avg_pool2d(1))
+        .build("y")?;
+    let parameters = Parameters::init(&graph, 3)?;
+    let values = data::signed(1, &[2, 3, 21, 26][..]);
+    let last = way("channels last", channels_last);
+    for dtype in [DType::F16, DType::BF16] {
+        let on_cpu = Model::with_dtype(&cpu, &graph, &parameters, dtype)?;
+        let wanted = on_cpu.forward(&Tensor::from_f32_array(&cpu, &values, dtype)?)?;
+        let model = Model::with_dtype(&stream, &graph, &parameters, dtype)?;
+        let x = lying(&stream, &values, dtype, &last)?;
+        let y = model.forward(&x)?;
+        are_close(&bits_of(&y)?, &bits_of(&wanted)?, (dtype, Precision::Fast));
+        if stream.device().properties().arch.has_warpgroup_mma() {
+            let plan = model.plan_for(&stream, &x, &Options::default())?;
+            let explained = plan.explain()?;
+            let count = |part: &str| {
+                let kernels = explained.launches.iter().map(|of| of.kernel);
+                kernels.filter(|kernel| kernel.contains(part)).count()
+            };
+            let copies = count("copy") + count("reformat");
+            let counts = [count("norm_nhwc_moments"), count("pool_nhwc"), copies];
+            assert_eq!(counts, [3, 1, 0], "{explained}");
         }
     }
     Ok(())

@@ -94,12 +94,22 @@ pub(super) fn pads_one_tap(gemm: &Gemm) -> bool {
     gemm.few_channels.is_some() && gemm.filters == FilterOrder::OneTap
 }
 
+/// Whether the norm of `plan`, and a max_pool2d behind it, have kernels of their own from NHWC to NHWC, and
+/// no partition asks for the region. Producers and pools that take a norm write NCHW.
+pub(super) fn is_apart_in_nhwc(region: &Region<'_>, plan: &Plan) -> bool {
+    let lies_so = region.is_dense_nhwc() && region.output == Layout::Nhwc;
+    let has_kernels = match plan {
+        Plan::Map(map) => channels_last_launches(map).is_some(),
+        Plan::Pool(pool) => pool.is_apart_in_nhwc(),
+        _ => false,
+    };
+    lies_so && has_kernels && region.of.options.partition.is_none()
+}
+
 /// Whether a convolution and the rest of `plan`, which begins with a norm, are faster as separate launches: a
 /// matrix product or an implicit GEMM, then a norm, both in NHWC. Producers with moments write NCHW.
 pub(super) fn norm_pays_apart(region: &Region<'_>, conv: &ConvGeometry, plan: &Plan) -> bool {
-    let Plan::Map(map) = plan else { return false };
-    let lies_so = region.is_dense_nhwc() && region.output == Layout::Nhwc;
-    if !lies_so || channels_last_launches(map).is_none() {
+    if !is_apart_in_nhwc(region, plan) {
         return false;
     }
     let product = matrix_product(region, conv, (false, false));

@@ -299,9 +299,10 @@ impl<'a> Appending<'a> {
             Plan::Whole | Plan::Store(_) => Ok(produced.value()),
             Plan::Map(map) => self.map(&produced, map, lowered.writes),
             Plan::ChannelsLastNorm(of) => {
-                let (affine, x) = (self.affine(of.layer), produced.value());
+                let norm = (self.affine(of.layer), self.of_batch(of.layer));
                 let list = self.list(&of.list, lowered.writes)?;
-                of.launches.append(self.program, x, affine, &list)
+                of.launches
+                    .append(self.program, produced.value(), norm, &list)
             }
             Plan::Pool(pool) => self.pool(&produced, pool),
             Plan::Windows(windows) => {
@@ -400,12 +401,9 @@ impl<'a> Appending<'a> {
             }
             _ => norm_statistics::statistics(self.program, produced.value(), affine, norm)?,
         };
-        match &self.of.problem.steps[layer].problem {
-            LayerProblem::BatchNorm(problem) => {
-                let (_, running) = self.of_batch_norm(layer, problem);
-                batch_norm::of_batch(self.program, input, running, problem)
-            }
-            _ => Ok(input),
+        match self.of_batch(layer) {
+            Some(of_batch) => batch_norm::of_batch(self.program, input, of_batch),
+            None => Ok(input),
         }
     }
 

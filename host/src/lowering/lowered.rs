@@ -5,7 +5,7 @@ use launch_config::gemm::FilterOrder;
 use op_spec::graph::{GraphProblem, LayerProblem};
 use op_spec::{BatchNormProblem, Layout};
 
-use super::alone::{norm_pays_apart, pads_one_tap, pays_for_layout};
+use super::alone::{is_apart_in_nhwc, norm_pays_apart, pads_one_tap, pays_for_layout};
 use super::epilogue::Plan;
 use super::producer::Producer;
 use super::region::{Query, Region, RegionFacts};
@@ -106,6 +106,11 @@ impl Lowered {
             }
             Producer::ImplicitGemm(gemm) if norm_pays_apart(region, gemm.conv(), &self.plan) => {
                 Err("in NHWC, for which a convolution and a norm by themselves have no copies")
+            }
+            Producer::Tensor
+                if matches!(self.plan, Plan::Pool(_)) && is_apart_in_nhwc(region, &self.plan) =>
+            {
+                Err("in NHWC, for which a norm and a pool by themselves have no copies")
             }
             Producer::ImplicitGemm(gemm) => {
                 if DepthwiseGeometry::check(gemm.conv()).is_ok() {

@@ -228,13 +228,19 @@ pub(crate) fn plan_of_batch(plan: &mut LaunchPlan, norm: NormGeometry) -> Result
     Ok(norm.of_batch())
 }
 
+/// A batch norm with the batch's statistics, and the running mean and variance that it renews.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OfBatch<'a> {
+    pub(crate) problem: &'a BatchNormProblem,
+    pub(crate) running: [Option<Value>; 2],
+}
+
 /// Appends the launch of [`plan_of_batch`]. It also renews the running mean and variance, if each run gets
 /// them.
 pub(crate) fn of_batch(
     program: &mut ProgramBuilder,
     input: NormInput,
-    running: [Option<Value>; 2],
-    problem: &BatchNormProblem,
+    OfBatch { problem, running }: OfBatch<'_>,
 ) -> Result<NormInput> {
     let given = running.map(|running| running.filter(|&value| !program.keeps(value)));
     let momentum = problem.momentum.filter(|_| given != [None; 2]);
@@ -302,7 +308,7 @@ pub(crate) fn append_by_batch(
     }
     let norm = problem.as_group_norm().geometry()?;
     let input = norm_statistics::statistics(program, x, affine, norm)?;
-    let input = of_batch(program, input, running, problem)?;
+    let input = of_batch(program, input, OfBatch { problem, running })?;
     normalise_and_map(program, &input, Tail::NONE)
 }
 

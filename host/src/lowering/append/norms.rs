@@ -5,11 +5,11 @@ use op_spec::graph::{ChannelAffine, LayerProblem};
 
 use super::Appending;
 use crate::error::Result;
-use crate::operators::batch_norm::{self, Folded, Statistics};
+use crate::operators::batch_norm::{self, Folded, OfBatch, Statistics};
 use crate::operators::{Affine, arithmetic};
 use crate::program::Value;
 
-impl Appending<'_> {
+impl<'a> Appending<'a> {
     /// The weight and the bias of the norm `layer`.
     pub(super) fn affine(&self, layer: usize) -> Affine {
         match &self.of.problem.steps[layer].problem {
@@ -21,9 +21,20 @@ impl Appending<'_> {
         }
     }
 
+    /// The norm `layer`, if its statistics are the batch's.
+    pub(super) fn of_batch(&self, layer: usize) -> Option<OfBatch<'a>> {
+        match &self.of.problem.steps[layer].problem {
+            LayerProblem::BatchNorm(problem) => Some(OfBatch {
+                problem,
+                running: self.of_batch_norm(layer, problem).1,
+            }),
+            _ => None,
+        }
+    }
+
     /// Returns weight and bias of a norm with the batch's statistics, and the running statistics that it
     /// renews.
-    pub(super) fn of_batch_norm(
+    fn of_batch_norm(
         &self,
         layer: usize,
         problem: &BatchNormProblem,

@@ -9,6 +9,7 @@ use crate::device::{DType, DeviceProperties, Order};
 use crate::model::Options;
 use crate::operators::Precision;
 
+mod batch_statistics;
 mod kept_values;
 mod other_chains;
 mod partitions;

@@ -1,7 +1,7 @@
 //! The plan of a norm of a channels-last tensor.
 
-use op_spec::Layout;
 use op_spec::graph::Epilogue;
+use op_spec::{GroupNormProblem, Layout};
 
 use super::Map;
 use crate::lowering::producer::norm_geometry;
@@ -9,7 +9,8 @@ use crate::lowering::region::Region;
 use crate::operators::fused::norm_nhwc::NormNhwc;
 use crate::operators::pointwise::ListStep;
 
-/// Group or instance norm, functions and residuals, from NHWC to NHWC.
+/// Group or instance norm, or batch norm with the batch's statistics, functions and residuals, from NHWC to
+/// NHWC.
 #[derive(Debug, Clone)]
 pub(in crate::lowering) struct ChannelsLastNorm {
     /// The norm's layer.
@@ -33,9 +34,20 @@ impl ChannelsLastNorm {
 
 /// The NHWC launches of a norm and its list, if there are kernels.
 pub(in crate::lowering) fn launches(map: &Map) -> Option<NormNhwc> {
-    let (_, norm) = map.norm;
-    if map.before.is_some() || map.behind.is_some() || norm.over_batch {
+    if map.before.is_some() || map.behind.is_some() {
         return None;
     }
-    NormNhwc::new(&norm_geometry(&norm).ok()?).ok()
+    launches_of(&map.norm.1)
+}
+
+/// The NHWC launches of a norm, if there are kernels. The samples of a batch follow each other in memory like
+/// the pixels of a sample. With the batch's statistics they therefore are one sample.
+pub(super) fn launches_of(norm: &GroupNormProblem) -> Option<NormNhwc> {
+    if !norm.over_batch {
+        return NormNhwc::new(&norm_geometry(norm).ok()?).ok();
+    }
+    let mut joined = *norm;
+    joined.shape.spatial = norm.shape.n.checked_mul(norm.shape.spatial)?;
+    joined.shape.n = 1;
+    NormNhwc::over_batch(&norm_geometry(&joined).ok()?).ok()
 }

@@ -8,6 +8,7 @@ use launch_config::upsample::UpsampleGeometry;
 use op_spec::PointwiseProblem;
 use op_spec::graph::{Epilogue, LayerProblem, Pointwise, Reduction};
 
+use super::channels_last_norm::launches_of;
 use super::{Plan, at_most_one, functions};
 use crate::lowering::region::Region;
 use crate::operators::pool::nhwc_windows;
@@ -60,6 +61,14 @@ impl Pool {
     /// The windows, if they are adjacent (no overlap, no gaps) and whole.
     pub(in crate::lowering) fn windows_side_by_side(&self) -> Option<[u32; 2]> {
         windows_side_by_side(&self.pool)
+    }
+
+    /// Whether there is a norm without factors, and norm and pool have kernels of their own for channels-last
+    /// tensors. A producer that pools keeps both, because it stores only a value of each window.
+    pub(in crate::lowering) fn is_apart_in_nhwc(&self) -> bool {
+        let norm = self.norm.and_then(|(_, norm)| launches_of(&norm));
+        let is_plain = self.factors.is_none() && !self.in_producer;
+        is_plain && norm.is_some() && nhwc_windows(&LayerProblem::MaxPool2d(self.pool)).is_some()
     }
 
     /// The bounds of a leading clamp, which the pooling kernels apply, and the other functions, which need

@@ -1,4 +1,5 @@
-//! Group and instance norm of channels-last tensors, followed by pointwise functions and residuals.
+//! Group and instance norm of channels-last tensors, and batch norm with the batch's statistics, followed by
+//! pointwise functions and residuals.
 
 use kernels_gpu::norm_nhwc::{NORM_NHWC, NORM_NHWC_MOMENTS};
 use launch_config::Refusal;
@@ -10,6 +11,7 @@ use op_spec::Layout;
 use super::convolved::{Convolved, RowMoments};
 use crate::device::{DType, Order};
 use crate::error::Result;
+use crate::operators::batch_norm::{self, OfBatch};
 use crate::operators::launching::{Affine, compute};
 use crate::operators::pointwise::{self, ListStep};
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
@@ -19,6 +21,8 @@ use crate::program::{LaunchPlan, ProgramBuilder, Value};
 pub(crate) struct NormNhwc {
     statistics: NormNhwcGeometry,
     moments: RowMoments,
+    /// Whether the statistics are the batch's. Its samples are then one sample of the norm.
+    over_batch: bool,
 }
 
 impl NormNhwc {
@@ -34,6 +38,26 @@ impl NormNhwc {
         Ok(Self {
             statistics,
             moments,
+            over_batch: false,
+        })
+    }
+
+    /// Makes the launches of a batch norm with the batch's statistics. `norm` is the instance norm of one
+    /// sample with the pixels of all samples. The kernel that renews running statistics also combines the
+    /// moments.
+    ///
+    /// # Errors
+    /// The error of [`NormNhwcGeometry::statistics`].
+    pub(crate) fn over_batch(norm: &NormGeometry) -> Result<Self, Refusal> {
+        let statistics = NormNhwcGeometry::statistics(norm)?;
+        let moments = RowMoments {
+            count: statistics.moments_of_row(),
+            combining: [None; 2],
+        };
+        Ok(Self {
+            statistics,
+            moments,
+            over_batch: true,
         })
     }
 
@@ -48,17 +72,21 @@ impl NormNhwc {
         let norm = &self.statistics.norm;
         plan.launch(&NORM_NHWC_MOMENTS, &label, self.statistics.shape())?;
         self.moments.plan(plan, norm)?;
+        if self.over_batch {
+            batch_norm::plan_of_batch(plan, self.moments.combined(*norm))?;
+        }
         plan.launch(&NORM_NHWC, &label, self.statistics.apply().shape())?;
         let (_, _, rest) = pointwise::first_list(list);
         pointwise::plan(plan, dtype, norm.elements(), rest)
     }
 
-    /// Appends the launches. `x`, residuals and the result are channels-last.
+    /// Appends the launches. `x`, residuals and the result are channels-last. With the batch's statistics,
+    /// `of_batch` is the batch norm.
     pub(crate) fn append(
         &self,
         program: &mut ProgramBuilder,
         x: Value,
-        affine: Affine,
+        (affine, of_batch): (Affine, Option<OfBatch<'_>>),
         list: &[ListStep<Value>],
     ) -> Result<Value> {
         let (kernel, shape) = program.next(&NORM_NHWC_MOMENTS);
@@ -68,7 +96,10 @@ impl NormNhwc {
         unsafe { program.launch(kernel, shape, (x, moments, self.statistics)) }
         let norm = self.statistics.norm;
         let convolved = Convolved { y: x, moments };
-        let input = convolved.statistics(program, affine, norm, self.moments)?;
+        let mut input = convolved.statistics(program, affine, norm, self.moments)?;
+        if let Some(of_batch) = of_batch {
+            input = batch_norm::of_batch(program, input, of_batch)?;
+        }
         let apply = NormNhwcGeometry {
             norm: input.norm,
             ..self.statistics.apply()

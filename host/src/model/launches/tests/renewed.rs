@@ -82,3 +82,53 @@ fn batch_norms_in_training_renew_running_statistics() {
         }
     }
 }
+
+/// Channels-last inputs, whose moments are those of parts of the whole batch. The renewed statistics are
+/// those of dense inputs.
+#[test]
+fn channels_last_batches_renew_the_same_statistics() {
+    let norm = |name: &str| Layer::batch_norm(name).training(true);
+    let layers = (
+        norm("first").momentum(0.25),
+        Layer::relu(),
+        norm("second").momentum(0.5).affine(false),
+        Layer::mul(0.5),
+        norm("second").momentum(0.5).affine(false),
+    );
+    let chain = Chain::new(8, layers).unwrap();
+    let given = values(&chain, 2);
+    let options = Options::default();
+    for shape in [[5, 8, 11, 41], [1, 8, 6, 7], [37, 8, 1, 2]] {
+        let x: ArrayD<f32> = data::signed(1, &shape[..]) + 0.5;
+        let memory = x.view().permuted_axes(IxDyn(&[0, 2, 3, 1]));
+        let memory = memory.as_standard_layout().into_owned();
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let stream = stream(Arch::Sm90);
+            let parameters = tensors(&stream, &given, DType::F32);
+            let dense = Tensor::from_f32_array(&stream, &x, dtype).unwrap();
+            let last = Tensor::from_f32_array(&stream, &memory, dtype).unwrap();
+            let last = last.permute(&[0, 3, 1, 2]).unwrap();
+            let outcomes = [&dense, &last].map(|x| {
+                let of = Inputs::new(x);
+                let launches = Launches::given(&stream, chain.as_ref(), of, &parameters, &options);
+                let launches = launches.unwrap();
+                let new = || Tensor::uninit(&stream, &[8], DType::F32).unwrap();
+                let new: Vec<Tensor> = launches.renewed().iter().map(|_| new()).collect();
+                run_renewing(&launches, &stream, x, &parameters, &new);
+                let explained = launches.explain().unwrap();
+                let new = new.iter().map(|of| of.to_f32_array().unwrap());
+                (explained, new.collect::<Vec<_>>())
+            });
+            let [(_, dense), (explained, last)] = outcomes;
+            let kernels = explained.launches.iter();
+            let moments = kernels.filter(|of| of.kernel.starts_with("norm_nhwc_moments"));
+            assert_eq!(moments.count(), 3, "{explained}");
+            assert_eq!(last.len(), 4);
+            let within = if dtype == DType::F32 { 1e-5 } else { 1e-2 };
+            for (got, wanted) in last.iter().zip(&dense) {
+                let off = (got - wanted).mapv(f32::abs);
+                assert!(off.iter().all(|off| *off < within), "{got} {wanted}");
+            }
+        }
+    }
+}
