@@ -3,8 +3,10 @@
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::conv_nhwc::ConvNhwcGeometry;
+use launch_config::depthwise::nhwc::NhwcKernel;
 use launch_config::gemm::{FilterOrder, Gemm};
 use launch_config::implicit_gemm::GemmConfig;
+use launch_config::pointwise::OperandList;
 use op_spec::Layout;
 
 use super::epilogue::{Plan, channels_last_launches};
@@ -39,8 +41,7 @@ pub(super) fn pays_for_layout(gemm: &ImplicitGemm) -> bool {
 }
 
 /// The conditions of a matrix product.
-const PRODUCT: Refusal =
-    Refusal::Needs("16 bits or fast f32, dense NHWC, and warpgroup MMA");
+const PRODUCT: Refusal = Refusal::Needs("16 bits or fast f32, dense NHWC, and warpgroup MMA");
 
 /// Returns a convolution as a matrix product from NHWC to NHWC, possibly with a residual and a list.
 pub(super) fn matrix_product(
@@ -116,4 +117,18 @@ pub(super) fn norm_pays_apart(region: &Region<'_>, conv: &ConvGeometry, plan: &P
     product.is_ok_and(|gemm| !gemm.is_half_empty() && !pads_one_tap(&gemm))
         || gemm_alone(region, conv, region.strides(), Layout::Nhwc)
             .is_ok_and(|gemm| gemm.writes() == Layout::Nhwc && pays_for_layout(&gemm))
+}
+
+/// Whether a depthwise convolution and the rest of `plan`, which begins with a norm, are faster as separate
+/// launches, both in NHWC.
+pub(super) fn depthwise_norm_pays_apart(
+    region: &Region<'_>,
+    conv: &ConvGeometry,
+    plan: &Plan,
+) -> bool {
+    let of = region.of;
+    let multiprocessors = of.properties.multiprocessors;
+    is_apart_in_nhwc(region, plan)
+        && !of.has_explicit_padding(region.layers[0])
+        && NhwcKernel::new(conv, &OperandList::EMPTY, multiprocessors).is_ok()
 }

@@ -5,7 +5,9 @@ use launch_config::gemm::FilterOrder;
 use op_spec::graph::{GraphProblem, LayerProblem};
 use op_spec::{BatchNormProblem, Layout};
 
-use super::alone::{is_apart_in_nhwc, norm_pays_apart, pads_one_tap, pays_for_layout};
+use super::alone::{
+    depthwise_norm_pays_apart, is_apart_in_nhwc, norm_pays_apart, pads_one_tap, pays_for_layout,
+};
 use super::epilogue::Plan;
 use super::producer::Producer;
 use super::region::{Query, Region, RegionFacts};
@@ -105,6 +107,11 @@ impl Lowered {
                 Err("one tap of channels that a launch would pad first")
             }
             Producer::ImplicitGemm(gemm) if norm_pays_apart(region, gemm.conv(), &self.plan) => {
+                Err("in NHWC, for which a convolution and a norm by themselves have no copies")
+            }
+            Producer::Depthwise(geometry)
+                if depthwise_norm_pays_apart(region, &geometry.conv, &self.plan) =>
+            {
                 Err("in NHWC, for which a convolution and a norm by themselves have no copies")
             }
             Producer::Tensor
