@@ -1,6 +1,7 @@
-//! Group and instance norm of channels-last tensors, with a list of pointwise functions.
+//! Group, instance and batch norm of channels-last tensors, with a list of pointwise functions.
 //!
-//! Two launches, and between them the launches that combine statistics. A thread has the same channels in all
+//! Two launches, and between them the launches that combine statistics; a batch norm with running statistics
+//! needs the second one alone. A thread has the same channels in all
 //! of its pixels. It therefore takes the moments of channels, which later launches combine into those of
 //! rows, and it computes the factor and bias of each channel once. `launch_config::norm_nhwc` defines how
 //! threads are spread.
@@ -12,15 +13,19 @@
 //!                     for each pixel of the thread: load the next one; y = list((x - mean) * factor + bias)
 //! ```
 
+use core::ffi::c_void;
+
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, opaque, shared_array, thread};
+use launch_config::batch_norm::FoldGeometry;
 use launch_config::norm::COUNTED_ELEMENTS;
 use launch_config::norm_nhwc::{BLOCK_THREADS, MIN_BLOCKS, MOMENT_PIXELS, NormNhwcGeometry};
 use launch_config::pointwise::OperandList;
-use launch_config::{Presence, VECTOR_ELEMENTS};
+use launch_config::{AffineType, Presence, VECTOR_ELEMENTS};
 
 use crate::fused::group_norm_scale_pointwise::ROOMY;
+use crate::parts::batch_norm::Norm;
 use crate::parts::index::div_rem;
 use crate::parts::moments::{self, Moments};
 use crate::parts::planes::affine;
@@ -179,18 +184,24 @@ pub unsafe fn norm_nhwc_moments<T: Storage>(x: *const T, moments: *mut f32, g: &
 ///
 /// # Safety
 /// `x` and `y` are channels last, have the elements of `g.norm`, are 16-byte aligned and do not overlap. The
-/// same holds for `residual` and `y` if the list has a residual. `partials` has one counted result for each
-/// row. `weight` and `bias` have an element for each channel where the norm marks them as present, of the
-/// norm's `affine_type`.
+/// same holds for `residual` and `y` if the list has a residual. `weight` and `bias` have an element for each
+/// channel where they are marked as present. Without running statistics, `partials` has one result for each
+/// row, and the norm's `affine_type` is the type of `weight` and `bias`. With them, `running_mean` and
+/// `running_var` have an element for each channel, and `running_type` is the type of all four.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS[1] - ROOMY)]
 pub unsafe fn norm_nhwc<T: Storage>(
     x: *const T,
     partials: *const f32,
-    weight: *const T,
-    bias: *const T,
+    running_mean: *const c_void,
+    running_var: *const c_void,
+    weight: *const c_void,
+    bias: *const c_void,
     residual: *const T,
     y: *mut T,
     g: &NormNhwcGeometry,
+    running: FoldGeometry,
+    running_type: AffineType,
+    has_running: Presence,
     list: &OperandList,
 ) {
     let elements = g.norm.elements() as usize;
@@ -203,23 +214,35 @@ pub unsafe fn norm_nhwc<T: Storage>(
     let residual = Global::new(residual, if has_residual { elements } else { 0 });
     let partials = Global::new(partials, g.norm.partial_elements() as usize);
     let [mut means, mut factors, mut biases] = [[0.0; VECTOR_ELEMENTS]; 3];
+    let running = Norm {
+        running: [running_mean, running_var],
+        affine: [weight, bias],
+        geometry: running,
+        ty: running_type,
+        presence: has_running,
+    };
     unroll!(4, |c| {
         let channel = place.channel + c as u32;
-        let row = place.sample as u64 * g.groups as u64;
-        let row = row + div_rem(channel, g.norm.row_channels).0 as u64;
-        let of_row = moments::partial(partials, &g.norm, row, 0);
-        let value = |exists: Presence, values: *const T, otherwise: f32| {
-            if exists.is_present() {
-                let channels = g.norm.channels as usize;
-                affine(values, channels, channel as usize, g.norm.affine_type)
-            } else {
-                otherwise
-            }
-        };
-        means[c] = of_row.mean;
-        // A weight of 1 does not change the other factor.
-        factors[c] = of_row.rstd(g.norm.eps) * value(g.norm.weight, weight, 1.0);
-        biases[c] = value(g.norm.bias, bias, 0.0);
+        if has_running.is_present() {
+            [factors[c], biases[c]] = running.folded::<T>(channel as usize);
+        } else {
+            let row = place.sample as u64 * g.groups as u64;
+            let row = row + div_rem(channel, g.norm.row_channels).0 as u64;
+            let of_row = moments::partial(partials, &g.norm, row, 0);
+            let value = |exists: Presence, values: *const c_void, otherwise: f32| {
+                if exists.is_present() {
+                    let channels = g.norm.channels as usize;
+                    let values = values.cast::<T>();
+                    affine(values, channels, channel as usize, g.norm.affine_type)
+                } else {
+                    otherwise
+                }
+            };
+            means[c] = of_row.mean;
+            // A weight of 1 does not change the other factor.
+            factors[c] = of_row.rstd(g.norm.eps) * value(g.norm.weight, weight, 1.0);
+            biases[c] = value(g.norm.bias, bias, 0.0);
+        }
     });
     // Prefetches the next pixels before it computes the current one: one pixel of f32, or three of 16 bits.
     let load = |pixel: u32| {

@@ -137,6 +137,9 @@ tests! {
     norms_of_channels_last_tensors_match:
         checks::norm_nhwc::matches::<f32>
             => checks::norm_nhwc::matches::<f16>, checks::norm_nhwc::matches::<bf16>;
+    norms_of_channels_last_tensors_take_running_statistics:
+        checks::norm_nhwc::of_running_statistics::<f32>
+            => checks::norm_nhwc::of_running_statistics::<f16>, checks::norm_nhwc::of_running_statistics::<bf16>;
     reduction_nhwc_matches_for_any_number_of_pixels: checks::reduction_nhwc::matches::<f32>;
     reduction_nhwc_matches_in_half_precision:
         checks::reduction_nhwc::matches::<f16> => checks::reduction_nhwc::matches::<bf16>;

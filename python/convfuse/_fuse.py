@@ -7,6 +7,7 @@ The model stays the same object. Its calls go through Dynamo, as after ``model.c
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,10 @@ _STATE = "_convfuse"
 _CALLED, _REPLICATED = "_compiled_call_impl", "_replicate_for_data_parallel"
 
 
+# The numbers of functions that are compiled.
+_numbers = itertools.count()
+
+
 def _call(module: nn.Module, arguments: Any, named: Any) -> Any:
     return module._call_impl(*arguments, **named)
 
@@ -55,8 +60,10 @@ class _Fused:
 
     def begin(self, kernels: Kernels) -> None:
         self.kernels = kernels
-        # Dynamo limits compilations per code object. A copy keeps other models from counting here.
-        own = FunctionType(_call.__code__.replace(), _call.__globals__, _call.__name__)
+        # Dynamo limits compilations per code object, and treats extents as symbols that have changed between
+        # calls of functions of one name. A copy with its own name keeps other models from counting here.
+        name = f"{_call.__name__}_{next(_numbers)}"
+        own = FunctionType(_call.__code__.replace(co_name=name), _call.__globals__, name)
         self.compiled = torch.compile(own, backend=convfuse, options={"kernels": kernels})
 
     def put(self) -> None:

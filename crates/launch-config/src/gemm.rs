@@ -350,6 +350,16 @@ impl Gemm {
         })
     }
 
+    /// Returns the same product of an NCHW input, if it has a copy of the input.
+    #[must_use]
+    pub fn of_channels_first(self) -> Option<Self> {
+        let few_channels = Some(self.few_channels?.of_channels_first());
+        Some(Self {
+            few_channels,
+            ..self
+        })
+    }
+
     /// Returns the same product with channels-last filters.
     #[must_use]
     pub fn with_channels_last_filters(self) -> Self {

@@ -1,4 +1,4 @@
-//! Group and instance norm of channels-last tensors.
+//! Group, instance and batch norm of channels-last tensors. The samples of a batch norm count as one.
 //!
 //! A thread processes a vector of [`VECTOR_ELEMENTS`] channels for several pixels of a part of a sample. Each
 //! part has statistics of each channel, in the same form as those of convolutions. The same kernel combines
@@ -29,7 +29,7 @@ const MAX_PARTS: u32 = 512;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NormNhwcGeometry {
-    /// The norm. In a normalising pass, it has one counted result per row.
+    /// The norm. In a normalising pass, it has one result per row.
     pub norm: NormGeometry,
     /// Samples of the tensor.
     pub samples: u64,

@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::operators::batch_norm;
 use crate::operators::conv::{Filters, append_pad};
 use crate::operators::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
+use crate::operators::fused::norm_nhwc::Parameters as NormParameters;
 use crate::operators::fused::{depthwise, fold_scale, gemm, group_norm_scale, implicit_gemm};
 use crate::operators::group_norm;
 use crate::operators::norm_statistics::{self, NormInput};
@@ -299,7 +300,10 @@ impl<'a> Appending<'a> {
             Plan::Whole | Plan::Store(_) => Ok(produced.value()),
             Plan::Map(map) => self.map(&produced, map, lowered.writes),
             Plan::ChannelsLastNorm(of) => {
-                let norm = (self.affine(of.layer), self.of_batch(of.layer));
+                let norm = match of.running {
+                    Some(problem) => NormParameters::Running(self.running(of.layer), problem),
+                    None => NormParameters::Affine(self.affine(of.layer), self.of_batch(of.layer)),
+                };
                 let list = self.list(&of.list, lowered.writes)?;
                 of.launches
                     .append(self.program, produced.value(), norm, &list)

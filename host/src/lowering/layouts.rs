@@ -1,7 +1,7 @@
 //! The layouts of a graph's values.
 
-use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
+use launch_config::gemm::VECTOR_VALUES;
 use op_spec::Layout;
 use op_spec::graph::{NormalForm, Operand};
 
@@ -48,33 +48,54 @@ impl Layouts {
     }
 }
 
+/// Reformats pay if convolutions move at least this many times as many elements.
+const LEAST_MOVED: u128 = 8;
+
 /// Whether values inside of the graph should be NHWC, whatever the layout of its inputs: matrix products from
-/// NHWC to NHWC can do at least half of the multiply-adds of its convolutions, and there are at least three
-/// convolutions, so that few of their inputs are reformatted.
+/// NHWC to NHWC can do at least half of the multiply-adds of its convolutions, and the convolutions move many
+/// times as many elements as the inputs and outputs that are reformatted.
 fn prefers_nhwc(query: Query<'_>) -> bool {
-    let (mut count, mut by_products, mut all) = (0, 0, 0);
+    let (mut moved, mut by_products, mut all) = (0, 0, 0);
     for (layer, step) in query.problem.steps.iter().enumerate() {
         let form = NormalForm::of_layer(step.problem);
         let conv = form.convolution.map(|(_, conv)| conv_geometry(&conv));
         let Some(Ok(conv)) = conv else { continue };
+        moved += elements(&step.input) + elements(&step.output);
         // Depthwise kernels read and write both layouts.
         if DepthwiseGeometry::check(&conv).is_ok() {
             continue;
         }
-        let multiply_adds = multiply_adds(&conv);
-        count += 1;
+        let multiply_adds =
+            elements(&step.output) * u128::from(conv.group_c) * u128::from(conv.taps());
         all += multiply_adds;
         let product = matrix_product_of(query, layer, &conv, (false, false));
         if product.is_ok_and(|gemm| !gemm.is_half_empty() && !pads_one_tap(&gemm)) {
             by_products += multiply_adds;
         }
     }
-    count > 2 && by_products >= all.div_ceil(2)
+    by_products > 0 && by_products >= all.div_ceil(2) && moved >= LEAST_MOVED * reformatted(query)
 }
 
-/// The multiply-adds of a convolution.
-fn multiply_adds(conv: &ConvGeometry) -> u128 {
-    let results =
-        u128::from(conv.n) * u128::from(conv.output_pixels()) * u128::from(conv.output_channels());
-    results * u128::from(conv.group_c) * u128::from(conv.taps())
+/// The elements of the graph's inputs and outputs that are reformatted if values inside are NHWC. Copies of
+/// few channels take either layout.
+fn reformatted(query: Query<'_>) -> u128 {
+    let inputs = (0..query.graph.inputs().len()).map(|input| {
+        let shape = query.input_shape(input);
+        let is_reformatted = shape.len() > 2
+            && shape[1] >= VECTOR_VALUES as usize
+            && query.input_layout(input, &shape) == Layout::Nchw;
+        elements(&shape) * u128::from(is_reformatted)
+    });
+    let outputs = query.graph.outputs().iter().enumerate();
+    let outputs = outputs.map(|(index, &layer)| {
+        let shape = &query.problem.steps[layer].output;
+        let has_pixels = shape.iter().skip(2).any(|&extent| extent > 1);
+        elements(shape) * u128::from(has_pixels && query.output_layout(index) == Layout::Nchw)
+    });
+    inputs.chain(outputs).sum()
+}
+
+/// The elements of a tensor of this shape.
+fn elements(shape: &[usize]) -> u128 {
+    shape.iter().map(|&extent| extent as u128).product()
 }

@@ -72,6 +72,11 @@ impl Lowered {
         }
     }
 
+    /// Sets the layout that the producer reads.
+    pub(super) fn reading(self, reads: Layout) -> Self {
+        Self { reads, ..self }
+    }
+
     /// The batch norm whose gain and shift the producer computes itself.
     pub(super) fn folded_by_producer(&self) -> Option<(usize, BatchNormProblem)> {
         match (&self.producer, &self.plan) {

@@ -138,7 +138,7 @@ pub(super) const TABLE: [Row; 10] = [
     },
     Row {
         name: "gemm",
-        implements: "in 16 bits from NHWC to NHWC, on `sm_90a`: a convolution of one group, output channels in whole vectors of eight, strides of up to 8, a padding of up to 16 and filters that reach over up to 32 elements, without a norm, perhaps with batch_norm and arithmetic with parameters, a clamp or leaky_relu; up to eight functions behind it, or silu or hardswish, a residual, and a clamp or leaky_relu",
+        implements: "in 16 bits or fast f32 (as tf32) from NHWC to NHWC, on `sm_90a`: a convolution of one group, output channels in whole vectors of 16 bytes, strides of up to 8, a padding of up to 16 and filters that reach over up to 32 elements, without a norm, perhaps with batch_norm and arithmetic with parameters, a clamp or leaky_relu; up to eight functions behind it, or silu or hardswish, a residual, and a clamp or leaky_relu",
         summary: "a matrix product of windows and filters on tensor cores",
         can_implement: |row, region, form| {
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
@@ -153,8 +153,15 @@ pub(super) const TABLE: [Row; 10] = [
                 true => gemm.with_channels_last_filters(),
                 false => gemm,
             };
-            let lowered = Lowered::without_moments(Producer::Gemm(gemm), Plan::Store(store));
-            Ok(lowered.in_layout(region.input))
+            // A copy of few channels takes the place of a reformat.
+            let in_place = gemm.of_channels_first().filter(|_| region.is_reformatted);
+            let producer = Producer::Gemm(in_place.unwrap_or(gemm));
+            let lowered = Lowered::without_moments(producer, Plan::Store(store));
+            let lowered = lowered.in_layout(region.input);
+            Ok(match in_place {
+                Some(_) => lowered.reading(Layout::Nchw),
+                None => lowered,
+            })
         },
     },
     Row {
@@ -259,7 +266,7 @@ pub(super) const TABLE: [Row; 10] = [
                 _ => layout,
             };
             let lowered = Lowered::without_moments(Producer::Tensor, plan).in_layout(layout);
-            Ok(Lowered { reads, ..lowered })
+            Ok(lowered.reading(reads))
         },
     },
     Row {

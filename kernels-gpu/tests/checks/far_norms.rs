@@ -1,10 +1,14 @@
 //! Statistics and norms of tensors of more than 2^32 elements, as in `far`. All samples are equal, and the
 //! last of many has the bits that it has alone.
 
+use std::ptr::null;
+
 use cuda_std::Storage;
+use launch_config::batch_norm::FoldGeometry;
 use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry, PARTIAL_ELEMENTS};
 use launch_config::norm_nhwc::NormNhwcGeometry;
 use launch_config::pointwise::OperandList;
+use launch_config::{AffineType, Presence};
 
 use super::super::kernels::fused::group_norm_scale_resident::GROUP_NORM_SCALE_RESIDENT;
 use super::super::kernels::group_norm::GROUP_NORM_STATS;
@@ -104,11 +108,16 @@ pub(crate) fn channels_last<T: Storage>(run: &Run) -> Outcome {
         let arguments = (
             x.source(),
             partials.source(),
-            none,
-            none,
+            null(),
+            null(),
+            null(),
+            null(),
             none,
             y.ptr(),
             g,
+            FoldGeometry::NONE,
+            AffineType::F32,
+            Presence::ABSENT,
             OperandList::EMPTY,
         );
         run.launch_some(&NORM_NHWC, &labels, g.shape(), &last(&g), arguments)?;

@@ -1,17 +1,22 @@
 //! Norms of channels-last tensors.
 
+use std::ptr::null;
+
 use cuda_std::Storage;
-use launch_config::AffineType;
+use launch_config::batch_norm::FoldGeometry;
 use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry};
 use launch_config::norm_nhwc::NormNhwcGeometry;
 use launch_config::pointwise::OperandList;
-use op_spec::graph::Layer;
+use launch_config::{AffineType, Presence};
+use op_spec::graph::{Layer, LayerProblem};
 
 use super::super::kernels::norm_nhwc::{NORM_NHWC, NORM_NHWC_MOMENTS};
 use super::combine;
 use super::norm::optional;
 use super::pointwise::list;
-use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
+use super::{
+    Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits, stored,
+};
 
 /// Input and groups: one vector, and one pixel more than a thread takes at a time; rows that end within
 /// vectors; threads without channels, and one pixel more than a part; two parts, the last one partial; more
@@ -70,6 +75,61 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
+/// Checks batch norms with running statistics of either type, with a list and a residual, and without weight
+/// and bias.
+pub(crate) fn of_running_statistics<T: Storage>(run: &Run) -> Outcome {
+    for (input, has_affine) in [(&[3, 12, 5, 7][..], true), (&[1, 1032, 41], false)] {
+        let (n, c) = (input[0] as u64, input[1] as u32);
+        let spatial = input[2..].iter().product::<usize>() as u64;
+        let functions = [Layer::silu(), Layer::add("residual")];
+        let layer = Layer::from(Layer::batch_norm("norm").eps(1e-3).affine(has_affine));
+        let mut case = case::<T>([&[layer], &functions[..]].concat(), input);
+        case.parameters[1].mapv_inplace(|v| stored::<T>(v.abs() + 0.1));
+        let problem = case.problem().expect("a sound problem").steps[0].problem;
+        let LayerProblem::BatchNorm(problem) = problem else {
+            unreachable!("a batch norm")
+        };
+        let fold = FoldGeometry::of(&problem).expect("few channels");
+        let norm = NormGeometry::new(1, c, c, n * spatial, 1e-3);
+        let g = NormNhwcGeometry::statistics(&norm).expect("whole vectors");
+        let Loaded { x, parameters } = run.load::<T>(&case)?;
+        let in_f32 = run.load::<f32>(&case)?.parameters;
+        let [x, residual] = [&x, &parameters[case.parameters.len()]]
+            .map(|tensor| run.channels_last::<T>(tensor, n, c));
+        let (x, residual) = (x?, residual?);
+        let mut of_types = Vec::new();
+        for is_f32 in [false, true] {
+            let parameter = |index: usize| match (index < 2 || has_affine, is_f32) {
+                (false, _) => null(),
+                (true, false) => parameters[index].source(),
+                (true, true) => in_f32[index].source(),
+            };
+            let y = run.empty::<T>(x.len())?;
+            let arguments = (
+                x.source(),
+                null(),
+                parameter(0),
+                parameter(1),
+                parameter(2),
+                parameter(3),
+                residual.source(),
+                y.ptr(),
+                g.apply(),
+                fold,
+                AffineType::of(is_f32),
+                Presence::PRESENT,
+                list(&functions),
+            );
+            run.launch(&NORM_NHWC, &[label::<T>()], g.apply().shape(), arguments)?;
+            of_types.push(y);
+        }
+        same_bits(&case.name, &of_types[0], &of_types[1])?;
+        let y = run.channels_last(&of_types[0], n, spatial as u32)?;
+        compare(&case.name, &y, &expected::<T>(&case))?;
+    }
+    Ok(())
+}
+
 /// Normalises `x`, which is channels last, by all launches; weight and bias have type `A`.
 fn normalised<T: Storage, A: Storage>(
     run: &Run,
@@ -91,11 +151,16 @@ fn normalised<T: Storage, A: Storage>(
         let arguments = (
             x.source(),
             partials.source(),
+            null(),
+            null(),
             weight,
             bias,
             optional(residual),
             y.ptr(),
             apply,
+            FoldGeometry::NONE,
+            AffineType::F32,
+            Presence::ABSENT,
             list,
         );
         run.launch(&NORM_NHWC, &labels, apply.shape(), arguments)?;

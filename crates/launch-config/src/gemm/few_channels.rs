@@ -102,6 +102,16 @@ impl PadChannelsGeometry {
         geometry.shape().map(|_| geometry)
     }
 
+    /// Returns the copy of a source with the same extents and channels before slices.
+    const fn of_channels_first(self) -> Self {
+        let slice = self.rows * self.columns;
+        Self {
+            outer_strides: [self.outer_strides[0], slice as u64],
+            strides: [slice * self.sample_slices, self.columns, 1],
+            ..self
+        }
+    }
+
     /// Elements of the source.
     #[must_use]
     pub const fn source_elements(&self) -> u64 {
@@ -143,7 +153,7 @@ impl PadChannelsGeometry {
 pub struct FewChannels {
     /// The convolution of the copies, whose channels are the values of a line.
     pub conv: ConvGeometry,
-    /// The copy of the input, which is channels last.
+    /// The copy of the input.
     pub input: PadChannelsGeometry,
     /// Elements of the input's copy from a window to the next in its row.
     pub window_step: u32,
@@ -286,6 +296,15 @@ impl FewChannels {
     pub const fn is_dense(&self) -> bool {
         let line = self.conv.group_c;
         self.window_step == line && self.input.row_vectors() * VECTOR_VALUES == self.conv.w * line
+    }
+
+    /// Returns the same convolution with the copy of an NCHW input.
+    #[must_use]
+    pub const fn of_channels_first(self) -> Self {
+        Self {
+            input: self.input.of_channels_first(),
+            ..self
+        }
     }
 
     /// The copy of the filters.

@@ -1,5 +1,4 @@
-//! Group and instance norm of channels-last tensors, and batch norm with the batch's statistics, followed by
-//! pointwise functions and residuals.
+//! Group, instance and batch norm of channels-last tensors, followed by pointwise functions and residuals.
 
 use kernels_gpu::norm_nhwc::{NORM_NHWC, NORM_NHWC_MOMENTS};
 use launch_config::Refusal;
@@ -11,17 +10,28 @@ use op_spec::Layout;
 use super::convolved::{Convolved, RowMoments};
 use crate::device::{DType, Order};
 use crate::error::Result;
-use crate::operators::batch_norm::{self, OfBatch};
+use crate::operators::batch_norm::{self, FoldedInKernel, OfBatch, Statistics};
 use crate::operators::launching::{Affine, compute};
+use crate::operators::norm_statistics::NormInput;
 use crate::operators::pointwise::{self, ListStep};
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::spec::BatchNormProblem;
+
+/// The parameters of a norm.
+pub(crate) enum Parameters<'a> {
+    /// Weight and bias and, with the batch's statistics, the batch norm.
+    Affine(Affine, Option<OfBatch<'a>>),
+    /// Those of a batch norm with running statistics.
+    Running(Statistics, BatchNormProblem),
+}
 
 /// The launches of a norm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormNhwc {
-    statistics: NormNhwcGeometry,
-    moments: RowMoments,
-    /// Whether the statistics are the batch's. Its samples are then one sample of the norm.
+    geometry: NormNhwcGeometry,
+    /// The moments of rows; `None` with running statistics.
+    moments: Option<RowMoments>,
+    /// Whether the statistics are the batch's.
     over_batch: bool,
 }
 
@@ -31,13 +41,12 @@ impl NormNhwc {
     /// # Errors
     /// The error of [`NormNhwcGeometry::statistics`].
     pub(crate) fn new(norm: &NormGeometry) -> Result<Self, Refusal> {
-        let statistics = NormNhwcGeometry::statistics(norm)?;
-        let count = statistics.moments_of_row();
+        let geometry = NormNhwcGeometry::statistics(norm)?;
+        let count = geometry.moments_of_row();
         let combining = combining(count, 1);
-        let moments = RowMoments { count, combining };
         Ok(Self {
-            statistics,
-            moments,
+            geometry,
+            moments: Some(RowMoments { count, combining }),
             over_batch: false,
         })
     }
@@ -49,15 +58,28 @@ impl NormNhwc {
     /// # Errors
     /// The error of [`NormNhwcGeometry::statistics`].
     pub(crate) fn over_batch(norm: &NormGeometry) -> Result<Self, Refusal> {
-        let statistics = NormNhwcGeometry::statistics(norm)?;
+        let geometry = NormNhwcGeometry::statistics(norm)?;
         let moments = RowMoments {
-            count: statistics.moments_of_row(),
+            count: geometry.moments_of_row(),
             combining: [None; 2],
         };
         Ok(Self {
-            statistics,
-            moments,
+            geometry,
+            moments: Some(moments),
             over_batch: true,
+        })
+    }
+
+    /// Makes the launch of a batch norm with running statistics. `norm` is as for
+    /// [`over_batch`](Self::over_batch).
+    ///
+    /// # Errors
+    /// The error of [`NormNhwcGeometry::statistics`].
+    pub(crate) fn running(norm: &NormGeometry) -> Result<Self, Refusal> {
+        Ok(Self {
+            geometry: NormNhwcGeometry::statistics(norm)?,
+            moments: None,
+            over_batch: false,
         })
     }
 
@@ -69,58 +91,86 @@ impl NormNhwc {
         list: &[ListStep<R>],
     ) -> Result<()> {
         let label = [dtype.label()];
-        let norm = &self.statistics.norm;
-        plan.launch(&NORM_NHWC_MOMENTS, &label, self.statistics.shape())?;
-        self.moments.plan(plan, norm)?;
-        if self.over_batch {
-            batch_norm::plan_of_batch(plan, self.moments.combined(*norm))?;
+        let norm = &self.geometry.norm;
+        if let Some(moments) = self.moments {
+            plan.launch(&NORM_NHWC_MOMENTS, &label, self.geometry.shape())?;
+            moments.plan(plan, norm)?;
+            if self.over_batch {
+                batch_norm::plan_of_batch(plan, moments.combined(*norm))?;
+            }
         }
-        plan.launch(&NORM_NHWC, &label, self.statistics.apply().shape())?;
+        plan.launch(&NORM_NHWC, &label, self.geometry.apply().shape())?;
         let (_, _, rest) = pointwise::first_list(list);
         pointwise::plan(plan, dtype, norm.elements(), rest)
     }
 
-    /// Appends the launches. `x`, residuals and the result are channels-last. With the batch's statistics,
-    /// `of_batch` is the batch norm.
+    /// Appends the launches for the statistics of `x`.
+    fn statistics(
+        &self,
+        program: &mut ProgramBuilder,
+        x: Value,
+        affine: Affine,
+        of_batch: Option<OfBatch<'_>>,
+    ) -> Result<NormInput> {
+        let of_rows = self.moments.expect("a norm without running statistics");
+        let (kernel, shape) = program.next(&NORM_NHWC_MOMENTS);
+        let elements = self.geometry.moment_elements() as usize;
+        let moments = program.tensor(&[elements], DType::F32)?;
+        // SAFETY: `x` is channels-last and has the norm's elements; `moments` has room for the statistics.
+        unsafe { program.launch(kernel, shape, (x, moments, self.geometry)) }
+        let convolved = Convolved { y: x, moments };
+        let input = convolved.statistics(program, affine, self.geometry.norm, of_rows)?;
+        match of_batch {
+            Some(of_batch) => batch_norm::of_batch(program, input, of_batch),
+            None => Ok(input),
+        }
+    }
+
+    /// Appends the launches. `x`, residuals and the result are channels-last.
     pub(crate) fn append(
         &self,
         program: &mut ProgramBuilder,
         x: Value,
-        (affine, of_batch): (Affine, Option<OfBatch<'_>>),
+        parameters: Parameters<'_>,
         list: &[ListStep<Value>],
     ) -> Result<Value> {
-        let (kernel, shape) = program.next(&NORM_NHWC_MOMENTS);
-        let elements = self.statistics.moment_elements() as usize;
-        let moments = program.tensor(&[elements], DType::F32)?;
-        // SAFETY: `x` is channels-last and has the norm's elements; `moments` has room for the statistics.
-        unsafe { program.launch(kernel, shape, (x, moments, self.statistics)) }
-        let norm = self.statistics.norm;
-        let convolved = Convolved { y: x, moments };
-        let mut input = convolved.statistics(program, affine, norm, self.moments)?;
-        if let Some(of_batch) = of_batch {
-            input = batch_norm::of_batch(program, input, of_batch)?;
-        }
-        let apply = NormNhwcGeometry {
-            norm: input.norm,
-            ..self.statistics.apply()
+        let mut apply = self.geometry.apply();
+        let (partials, running) = match parameters {
+            Parameters::Affine(affine, of_batch) => {
+                let input = self.statistics(program, x, affine, of_batch)?;
+                apply.norm = input.norm;
+                let mut running = FoldedInKernel::of(program, None)?;
+                running.values = [None, None, affine.weight, affine.bias];
+                (Some(input.partials), running)
+            }
+            Parameters::Running(statistics, problem) => {
+                let norm = Some((statistics, problem));
+                (None, FoldedInKernel::of(program, norm)?)
+            }
         };
+        let [running_mean, running_var, weight, bias] = running.values;
         let (operands, residual, rest) = pointwise::first_list(list);
         let shape = program.shape(x).to_vec();
         let order = Order::of_layout(&shape, Layout::Nhwc)?;
         let y = program.tensor_as(&shape, program.dtype(x), order)?;
-        let Affine { weight, bias } = affine;
         let arguments = (
             x,
-            input.partials,
+            partials,
+            running_mean,
+            running_var,
             weight,
             bias,
             residual,
             y,
             apply,
+            running.geometry,
+            running.ty,
+            running.presence,
             operands,
         );
         // SAFETY: `x`, `y` and a residual are channels-last and have the norm's elements. The statistics are
-        // those of its rows. Weight and bias have a value per channel if the norm says that they are present.
+        // those of its rows, or the running ones of its channels. Weight and bias have a value per channel if
+        // the norm says that they are present.
         let y = unsafe { compute(program, &NORM_NHWC, y, arguments) };
         pointwise::append(program, y, rest)
     }
