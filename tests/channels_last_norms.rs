@@ -21,6 +21,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("stay_dense_where_there_is_no_kernel", refused),
             ("take_the_statistics_of_a_batch", of_batches),
             ("of_batches_follow_convolutions_without_a_copy", training),
+            (
+                "of_running_statistics_are_applied_without_a_copy",
+                inference,
+            ),
         ],
     )
 }
@@ -228,7 +232,6 @@ fn of_batch(backend: Backend, shape: &[usize], layers: Vec<Layer>, is_nhwc: bool
 
 /// The stem, a block and the last layers of a ResNet in training.
 fn training(backend: Backend) -> Outcome {
-    let (stream, cpu) = (backend.stream()?, Device::cpu().stream()?);
     let conv = |name: &str, filters, kernel_size: usize, stride: usize| {
         let conv = Layer::conv2d(name, filters, kernel_size).stride(stride);
         Layer::from(conv.padding(kernel_size / 2).bias(false))
@@ -252,26 +255,66 @@ fn training(backend: Backend) -> Outcome {
         .layer("block", "sum", Layer::relu())
         .layer("y", "block", Layer::adaptive_avg_pool2d(1))
         .build("y")?;
-    let parameters = Parameters::init(&graph, 3)?;
-    let values = data::signed(1, &[2, 3, 21, 26][..]);
+    copies_nothing(backend, &graph, &[2, 3, 21, 26], [3, 1])
+}
+
+/// Layers of a DenseNet and of a MobileNet at inference.
+fn inference(backend: Backend) -> Outcome {
+    let conv = |name: &str, filters, kernel_size: usize| {
+        Layer::from(Layer::conv2d(name, filters, kernel_size).padding(kernel_size / 2))
+    };
+    let depthwise = Layer::conv2d("depthwise", 48, 3).padding(1).groups(48);
+    let graph = Graph::builder("x", 3)
+        .layer("stem", "x", conv("conv1", 16, 3))
+        .layer("norm", "stem", Layer::batch_norm("bn1"))
+        .layer("relu", "norm", Layer::relu())
+        .layer("wide", "relu", conv("wide", 32, 1))
+        .layer("joined", "wide", Layer::cat(["stem"]))
+        .layer("before", "joined", Layer::batch_norm("bn2"))
+        .layer("silu", "before", Layer::silu())
+        .layer("apart", "silu", depthwise)
+        .layer("apart.norm", "apart", Layer::batch_norm("bn3"))
+        .layer("bounded", "apart.norm", Layer::clamp(0.0, 6.0))
+        .layer("back", "bounded", conv("back", 32, 3))
+        .layer("sum", "back", Layer::add("wide"))
+        .layer("pooled", "sum", Layer::max_pool2d(2))
+        .layer("last", "pooled", conv("last", 72, 3))
+        .layer("y", "last", Layer::adaptive_avg_pool2d(1))
+        .build("y")?;
+    copies_nothing(backend, &graph, &[2, 3, 17, 26], [0, 1])
+}
+
+/// Checks a network of inputs of either layout in all types. On a device with kernels for it, nothing is
+/// reformatted. `counts` are the launches for moments of norms, and for pools.
+fn copies_nothing(backend: Backend, graph: &Graph, shape: &[usize], counts: [usize; 2]) -> Outcome {
+    let (stream, cpu) = (backend.stream()?, Device::cpu().stream()?);
+    let parameters = Parameters::init(graph, 3)?;
+    let values = data::signed(1, shape);
+    let fast = Options::default().precision(Precision::Fast);
     let last = way("channels last", channels_last);
-    for dtype in [DType::F16, DType::BF16] {
-        let on_cpu = Model::with_dtype(&cpu, &graph, &parameters, dtype)?;
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let on_cpu = Model::with_dtype(&cpu, graph, &parameters, dtype)?;
         let wanted = on_cpu.forward(&Tensor::from_f32_array(&cpu, &values, dtype)?)?;
-        let model = Model::with_dtype(&stream, &graph, &parameters, dtype)?;
-        let x = lying(&stream, &values, dtype, &last)?;
-        let y = model.forward(&x)?;
-        are_close(&bits_of(&y)?, &bits_of(&wanted)?, (dtype, Precision::Fast));
-        if stream.device().properties().arch.has_warpgroup_mma() {
-            let plan = model.plan_for(&stream, &x, &Options::default())?;
-            let explained = plan.explain()?;
+        let model = Model::with_dtype(&stream, graph, &parameters, dtype)?;
+        let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
+        for x in [dense, lying(&stream, &values, dtype, &last)?] {
+            let y = model.forward_with(&x, &fast)?;
+            are_close(&bits_of(&y)?, &bits_of(&wanted)?, (dtype, Precision::Fast));
+            if !stream.device().properties().arch.has_warpgroup_mma() {
+                continue;
+            }
+            let explained = model.plan_for(&stream, &x, &fast)?.explain()?;
             let count = |part: &str| {
                 let kernels = explained.launches.iter().map(|of| of.kernel);
                 kernels.filter(|kernel| kernel.contains(part)).count()
             };
-            let copies = count("copy") + count("reformat");
-            let counts = [count("norm_nhwc_moments"), count("pool_nhwc"), copies];
-            assert_eq!(counts, [3, 1, 0], "{explained}");
+            let copies = count("copy_strided") + count("reformat");
+            let [moments, pools] = [count("norm_nhwc_moments"), count("pool_nhwc")];
+            assert_eq!(
+                [moments, pools, copies],
+                [counts[0], counts[1], 0],
+                "{explained}"
+            );
         }
     }
     Ok(())

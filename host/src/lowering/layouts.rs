@@ -48,14 +48,17 @@ impl Layouts {
     }
 }
 
+/// Fewer convolutions keep the layout of their inputs.
+const FEWEST: usize = 3;
+
 /// Reformats pay if convolutions move at least this many times as many elements.
 const LEAST_MOVED: u128 = 8;
 
 /// Whether values inside of the graph should be NHWC, whatever the layout of its inputs: matrix products from
-/// NHWC to NHWC can do at least half of the multiply-adds of its convolutions, and the convolutions move many
-/// times as many elements as the inputs and outputs that are reformatted.
+/// NHWC to NHWC can do at least half of the multiply-adds of its several convolutions, and the convolutions
+/// move many times as many elements as the inputs and outputs that are reformatted.
 fn prefers_nhwc(query: Query<'_>) -> bool {
-    let (mut moved, mut by_products, mut all) = (0, 0, 0);
+    let (mut count, mut moved, mut by_products, mut all) = (0, 0, 0, 0);
     for (layer, step) in query.problem.steps.iter().enumerate() {
         let form = NormalForm::of_layer(step.problem);
         let conv = form.convolution.map(|(_, conv)| conv_geometry(&conv));
@@ -67,19 +70,21 @@ fn prefers_nhwc(query: Query<'_>) -> bool {
         }
         let multiply_adds =
             elements(&step.output) * u128::from(conv.group_c) * u128::from(conv.taps());
+        count += 1;
         all += multiply_adds;
         let product = matrix_product_of(query, layer, &conv, (false, false));
         if product.is_ok_and(|gemm| !gemm.is_half_empty() && !pads_one_tap(&gemm)) {
             by_products += multiply_adds;
         }
     }
-    by_products > 0 && by_products >= all.div_ceil(2) && moved >= LEAST_MOVED * reformatted(query)
+    count >= FEWEST && by_products >= all.div_ceil(2) && moved >= LEAST_MOVED * reformatted(query)
 }
 
 /// The elements of the graph's inputs and outputs that are reformatted if values inside are NHWC. Copies of
 /// few channels take either layout.
 fn reformatted(query: Query<'_>) -> u128 {
-    let inputs = (0..query.graph.inputs().len()).map(|input| {
+    // The first input is not in the list.
+    let inputs = (0..=query.problem.inputs.len()).map(|input| {
         let shape = query.input_shape(input);
         let is_reformatted = shape.len() > 2
             && shape[1] >= VECTOR_VALUES as usize

@@ -11,6 +11,7 @@ use crate::operators::Precision;
 
 mod batch_statistics;
 mod kept_values;
+mod layouts;
 mod other_chains;
 mod partitions;
 
