@@ -98,7 +98,7 @@ fn blocks(backend: Backend) -> Outcome {
                 .count()
         };
         let arch = stream.device().properties().arch;
-        if arch.has_warpgroup_mma() && dtype != DType::F32 {
+        if arch.has_warpgroup_mma() {
             assert_eq!(kernels("norm_nhwc_moments"), 4, "{explained}");
             assert_eq!(kernels("copy") + kernels("reformat"), 0, "{explained}");
             let mut regions = explained.regions.iter();
@@ -269,7 +269,7 @@ fn inference(backend: Backend) -> Outcome {
         .layer("norm", "stem", Layer::batch_norm("bn1"))
         .layer("relu", "norm", Layer::relu())
         .layer("wide", "relu", conv("wide", 32, 1))
-        .layer("joined", "wide", Layer::cat(["stem"]))
+        .layer("joined", "wide", Layer::cat(["stem"], 1))
         .layer("before", "joined", Layer::batch_norm("bn2"))
         .layer("silu", "before", Layer::silu())
         .layer("apart", "silu", depthwise)
