@@ -24,6 +24,7 @@ mod channel_reduction;
 mod channels_last;
 mod channels_last_norms;
 mod channels_last_reductions;
+mod concatenations;
 mod conv;
 mod devices;
 mod explanations;
@@ -88,6 +89,7 @@ fn main() {
         channels_last::trials(),
         channels_last_norms::trials(),
         channels_last_reductions::trials(),
+        concatenations::trials(),
         images::trials(),
         models::trials(),
         other_chains::trials(),

@@ -150,6 +150,18 @@ impl<'a> Appending<'a> {
         self.program.in_layout(residual, layout)
     }
 
+    /// Returns the output of a layer that several launches write.
+    fn joined(&mut self, layer: usize, layout: Layout) -> Result<Value> {
+        if let Some(joined) = self.outputs[layer] {
+            return Ok(joined);
+        }
+        let output = &self.of.problem.steps[layer].output;
+        let order = Order::of_layout(output, layout)?;
+        let y = self.program.tensor_as(output, self.of.dtype, order)?;
+        self.outputs[layer] = Some(y);
+        Ok(y)
+    }
+
     /// Returns a list with its residuals as values of the program, in a layout.
     fn list(&mut self, list: &[ListStep<usize>], layout: Layout) -> Result<Vec<ListStep<Value>>> {
         let steps = list.iter();
@@ -165,8 +177,10 @@ impl<'a> Appending<'a> {
         let x = self.operand(self.of.graph.operands(start)[0]);
         let computed = region.computed(self.of.problem);
         let y = self.region_of(x, region, start, computed[computed.len() - 1])?;
-        // A flatten or reshape at the end of the region changes the shape.
-        self.program.see_as(y, &self.of.problem.steps[last].output);
+        if region.lowered.part.is_none() {
+            // A flatten or reshape at the end of the region changes the shape.
+            self.program.see_as(y, &self.of.problem.steps[last].output);
+        }
         self.outputs[last] = Some(y);
         Ok(())
     }
@@ -204,8 +218,12 @@ impl<'a> Appending<'a> {
                 let parameters = self.convolution(start, lowered)?;
                 let norm = lowered.folded_by_producer();
                 let norm = norm.map(|(layer, norm)| (self.running(layer), norm));
-                let (program, store) = (&mut *self.program, plan.store_epilogue());
-                return gemm::append(program, x, &parameters, norm, gemm, store, output);
+                let store = plan.store_epilogue();
+                let to = match lowered.part {
+                    Some(of) => (self.joined(of.layer, Layout::Nhwc)?, of.part),
+                    None => gemm::output(self.program, x, output)?,
+                };
+                return gemm::append(self.program, x, &parameters, norm, gemm, store, to);
             }
             Producer::DirectNhwc(geometry) => {
                 let filters = self.convolution(start, lowered)?.filters;
@@ -348,12 +366,17 @@ impl<'a> Appending<'a> {
             }
             Plan::Rows(plan) => {
                 let mut operands = vec![produced.value()];
-                for &other in &self.of.graph.operands(plan.layer)[1..] {
+                let others = self.of.graph.operands(plan.layer).iter().zip(&plan.copies);
+                for (&other, copy) in others.skip(1) {
                     let other = self.operand(other);
-                    operands.push(self.program.in_layout(other, plan.layout)?);
+                    operands.push(match copy {
+                        Some(_) => self.program.in_layout(other, plan.layout)?,
+                        None => other,
+                    });
                 }
-                let order = Order::of_layout(&plan.output, plan.layout)?;
-                rows::append(self.program, &operands, &plan.copies, &plan.output, order)
+                let y = self.joined(plan.layer, plan.layout)?;
+                rows::append(self.program, &operands, &plan.copies, y);
+                Ok(y)
             }
             Plan::Shuffle(of) => {
                 let (program, x) = (&mut *self.program, produced.value());

@@ -15,6 +15,7 @@ use op_spec::graph::{GraphProblem, NormalForm};
 
 #[cfg(any(test, feature = "lab"))]
 use super::Options;
+use super::joined::write_in_place;
 use super::launches::plan_launches;
 use super::layouts::{InputLayout, Layouts};
 use super::lowered::{Chosen, Lowered, computed, is_reshape};
@@ -34,6 +35,7 @@ use crate::program::LaunchPlan;
 /// implement; extents that no kernel can index; more blocks than a launch takes.
 pub(crate) fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
     let mut chosen = choose_regions(query)?;
+    write_in_place(query, &mut chosen);
     plan_launches(query, &mut chosen)?;
     Ok(chosen)
 }

@@ -318,8 +318,11 @@ impl Planning<'_> {
                 gate::plan(&mut self.plan, dtype, &plan.problem, plan.nhwc.as_ref())
             }
             Plan::Rows(plan) => {
-                for &other in &query.graph.operands(plan.layer)[1..] {
-                    self.in_layout(other, plan.layout)?;
+                let operands = query.graph.operands(plan.layer).iter().zip(&plan.copies);
+                for (&other, copy) in operands.skip(1) {
+                    if copy.is_some() {
+                        self.in_layout(other, plan.layout)?;
+                    }
                 }
                 rows::plan(&mut self.plan, dtype, &plan.copies)
             }

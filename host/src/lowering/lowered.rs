@@ -9,6 +9,7 @@ use super::alone::{
     depthwise_norm_pays_apart, is_apart_in_nhwc, norm_pays_apart, pads_one_tap, pays_for_layout,
 };
 use super::epilogue::Plan;
+use super::joined::PartOf;
 use super::producer::Producer;
 use super::region::{Query, Region, RegionFacts};
 use crate::operators::fused::RowMoments;
@@ -27,6 +28,8 @@ pub(super) struct Lowered {
     pub(super) writes: Layout,
     /// Whether the region reads NHWC, and its input is NCHW.
     pub(super) is_reformatted: bool,
+    /// The part of a concatenation that the region writes in place of a value of its own.
+    pub(super) part: Option<PartOf>,
 }
 
 impl Lowered {
@@ -60,6 +63,7 @@ impl Lowered {
             reads,
             writes,
             is_reformatted: false,
+            part: None,
         }
     }
 

@@ -20,6 +20,7 @@ mod alone;
 mod append;
 mod choice;
 mod epilogue;
+mod joined;
 mod launches;
 mod layouts;
 mod lowered;

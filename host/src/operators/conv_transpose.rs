@@ -337,7 +337,8 @@ pub(crate) fn append(
         let store = transposed.class_store();
         y = Some(match &planned.kernels {
             ClassKernels::Gemm(gemm) => {
-                gemm::append(program, x, &parameters, None, gemm, store, shape)?
+                let y = gemm::output(program, x, shape)?;
+                gemm::append(program, x, &parameters, None, gemm, store, y)?
             }
             ClassKernels::ImplicitGemm(gemm) => {
                 let input = match reformatted_by(&transposed.classes[..index], gemm) {

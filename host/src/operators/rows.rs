@@ -3,7 +3,7 @@
 use kernels_gpu::copy_rows::COPY_ROWS;
 use launch_config::copy_rows::RowsGeometry;
 
-use crate::device::{DType, Order};
+use crate::device::DType;
 use crate::error::Result;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 
@@ -11,23 +11,26 @@ use crate::program::{LaunchPlan, ProgramBuilder, Value};
 ///
 /// # Errors
 /// [`TooManyBlocks`](crate::Error::TooManyBlocks)
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, copies: &[RowsGeometry]) -> Result<()> {
+pub(crate) fn plan(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    copies: &[Option<RowsGeometry>],
+) -> Result<()> {
     let labels = [dtype.label()];
-    let mut copies = copies.iter();
+    let mut copies = copies.iter().flatten();
     copies.try_for_each(|copy| plan.launch(&COPY_ROWS, &labels, copy.shape()))
 }
 
-/// Appends the copies, one per operand, which together write the output of this shape and order.
+/// Appends the copies of operands to `y`, in which other launches write the parts without a copy.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     operands: &[Value],
-    copies: &[RowsGeometry],
-    output: &[usize],
-    order: Order,
-) -> Result<Value> {
-    let dtype = program.dtype(operands[0]);
-    let y = program.tensor_as(output, dtype, order)?;
+    copies: &[Option<RowsGeometry>],
+    y: Value,
+) {
+    let dtype = program.dtype(y);
     for (&x, copy) in operands.iter().zip(copies) {
+        let Some(copy) = copy else { continue };
         let element = dtype.size() as u64;
         let bytes = 2 * copy.units() * u64::from(copy.unit_elements) * element;
         let (kernel, shape) = program.next(&COPY_ROWS);
@@ -35,5 +38,4 @@ pub(crate) fn append(
         // layout.
         unsafe { program.launch_moving(kernel, shape, (x, y, *copy), bytes) };
     }
-    Ok(y)
 }

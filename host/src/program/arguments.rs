@@ -107,6 +107,8 @@ impl<T: Stored> Argument<*mut T> for Value {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MapOf {
     value: Value,
+    /// The byte of the value at which the map's tensor starts.
+    start: usize,
     mode: MapMode,
     is_written: bool,
 }
@@ -116,6 +118,7 @@ impl MapOf {
     pub(crate) fn read(value: Value, mode: impl Into<MapMode>) -> Self {
         Self {
             value,
+            start: 0,
             mode: mode.into(),
             is_written: false,
         }
@@ -125,9 +128,15 @@ impl MapOf {
     pub(crate) fn written(value: Value, mode: impl Into<MapMode>) -> Self {
         Self {
             value,
+            start: 0,
             mode: mode.into(),
             is_written: true,
         }
+    }
+
+    /// The map of a part of the value, from a byte on.
+    pub(crate) fn from_byte(self, start: usize) -> Self {
+        Self { start, ..self }
     }
 }
 
@@ -135,6 +144,7 @@ impl Argument<TensorMap> for Option<MapOf> {
     fn resolve(self, places: &mut dyn Places) -> Result<TensorMap> {
         let Some(MapOf {
             value,
+            start,
             mode,
             is_written,
         }) = self
@@ -142,7 +152,7 @@ impl Argument<TensorMap> for Option<MapOf> {
             return Ok(TensorMap::NONE);
         };
         let address = places.address(value.used::<c_void>(is_written));
-        places.tensor_map(&mode, address)
+        places.tensor_map(&mode, address.wrapping_add(start))
     }
 }
 

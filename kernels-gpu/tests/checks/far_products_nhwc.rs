@@ -137,7 +137,7 @@ pub(crate) fn gemm(run: &Run) -> Outcome {
             map(map_of_input(&gemm), &x),
             map(boxes_of_filters(&gemm).into(), &weight),
             TensorMap::NONE,
-            map(boxes_of_output(&gemm).into(), &y),
+            map(boxes_of_output(&gemm, conv.group_k as usize).into(), &y),
             none,
             std::ptr::null(),
             std::ptr::null(),

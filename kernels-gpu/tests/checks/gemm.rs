@@ -253,7 +253,7 @@ fn check<T: Storage>(
             (None, _) => std::ptr::null(),
         };
         let map = |mode: MapMode, tensor: &Tensor<T>| mode.emulated(tensor.source());
-        let of_output = boxes_of_output(&gemm).into();
+        let of_output = boxes_of_output(&gemm, conv.group_k as usize).into();
         let arguments = (
             map(map_of_input(&gemm), &x),
             map(boxes_of_filters(&gemm).into(), &filters),

@@ -14,8 +14,8 @@ pub(in crate::lowering) struct Rows {
     pub(in crate::lowering) layer: usize,
     /// The layout of all operands and of the output.
     pub(in crate::lowering) layout: Layout,
-    /// A copy for each operand.
-    pub(in crate::lowering) copies: Vec<RowsGeometry>,
+    /// A copy for each operand; `None` if the operand's region writes its part.
+    pub(in crate::lowering) copies: Vec<Option<RowsGeometry>>,
     /// Shape of the output.
     pub(in crate::lowering) output: Vec<usize>,
 }
@@ -46,7 +46,7 @@ impl Rows {
                     part(problem.spec.start, shape.extent),
                     part(0, problem.spec.length),
                 ];
-                vec![RowsGeometry::new(rows, target.pitch, source, target)]
+                vec![Some(RowsGeometry::new(rows, target.pitch, source, target))]
             }
             _ => {
                 let mut start = 0;
@@ -58,7 +58,7 @@ impl Rows {
                     };
                     let [source, target] = [part(0, extent), part(start, shape.extent)];
                     start += extent;
-                    RowsGeometry::new(rows, source.pitch, source, target)
+                    Some(RowsGeometry::new(rows, source.pitch, source, target))
                 });
                 copies.collect()
             }

@@ -111,14 +111,35 @@ fn pad(program: &mut ProgramBuilder, [x, y]: [Value; 2], copy: PadChannelsGeomet
     unsafe { program.launch_moving(kernel, shape, (x, y, copy), bytes_moved) }
 }
 
+/// The part of a tensor's channels that a product writes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    /// The first channel.
+    pub(crate) start: usize,
+    /// The tensor's channels.
+    pub(crate) channels: usize,
+}
+
+/// Makes a dense NHWC tensor of this shape, all of whose channels are the product's, for the result of `x`.
+pub(crate) fn output(
+    program: &mut ProgramBuilder,
+    x: Value,
+    shape: &[usize],
+) -> Result<(Value, Part)> {
+    let order = Order::of_layout(shape, Layout::Nhwc)?;
+    let y = program.tensor_as(shape, program.dtype(x), order)?;
+    let channels = shape[1];
+    Ok((y, Part { start: 0, channels }))
+}
+
 /// Whether the kernel can apply a list.
 pub(crate) fn applies(list: &OperandList) -> bool {
     let is_plain = !(list.has_residual() || list.is_affine());
     RoundedEpilogue::of(list).is_some() || is_plain && !list.functions.keeps().is_present()
 }
 
-/// Appends the launch, whose output has the shape `output`: the convolution of `x`, which is dense NHWC, with
-/// the batch norm or with the gain and the shift of `parameters`, and with the epilogue.
+/// Appends the launch, which writes a part of `y`: the convolution of `x`, which is dense NHWC, with the batch
+/// norm or with the gain and the shift of `parameters`, and with the epilogue.
 ///
 /// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
@@ -128,10 +149,8 @@ pub(crate) fn append(
     norm: Option<(Statistics, BatchNormProblem)>,
     gemm: &Gemm,
     (epilogue, list): (Epilogue, OperandList),
-    output: &[usize],
+    (y, part): (Value, Part),
 ) -> Result<Value> {
-    let order = Order::of_layout(output, Layout::Nhwc)?;
-    let y = program.tensor_as(output, program.dtype(x), order)?;
     let filters = Filters::of(gemm)?.append(program, parameters, gemm)?;
     let x = match gemm.few_channels {
         Some(few) => {
@@ -153,14 +172,18 @@ pub(crate) fn append(
         None => (RoundedEpilogue::NONE, list.functions),
     };
     let read: Vec<Value> = [x, filters].into_iter().chain(residual).collect();
-    let bytes_moved = program.bytes(&read) + program.bytes(&[y]);
+    let g = &gemm.geometry;
+    let filters_of = g.filters() as usize;
+    let [written, start] =
+        [g.pixels as usize * filters_of, part.start].map(|values| values * program.dtype(y).size());
+    let bytes_moved = program.bytes(&read) + written as u64;
     let [running_mean, running_var, norm_weight, norm_bias] = norm.values;
     let (kernel, shape) = program.next(&GEMM_SM90);
     let arguments = (
         Some(MapOf::read(x, map_of_input(gemm))),
         Some(MapOf::read(filters, boxes_of_filters(gemm))),
-        residual.map(|residual| MapOf::read(residual, boxes_of_output(gemm))),
-        Some(MapOf::written(y, boxes_of_output(gemm))),
+        residual.map(|residual| MapOf::read(residual, boxes_of_output(gemm, filters_of))),
+        Some(MapOf::written(y, boxes_of_output(gemm, part.channels)).from_byte(start)),
         parameters.filters.bias,
         gain,
         shift,

@@ -11,9 +11,14 @@ fn elements(g: &GemmGeometry) -> [MapElement; 2] {
     }
 }
 
-/// Boxes of `lines` lines of a matrix of `rows` rows of `columns` values.
-fn boxes(element: MapElement, [rows, columns]: [u32; 2], [lines, values]: [u32; 2]) -> Boxes {
-    let row = u64::from(element.bytes()) * u64::from(columns);
+/// Boxes of `lines` lines of a matrix of `rows` rows of `columns` values, which are `pitch` values apart.
+fn boxes(
+    element: MapElement,
+    [rows, columns]: [u32; 2],
+    pitch: usize,
+    [lines, values]: [u32; 2],
+) -> Boxes {
+    let row = u64::from(element.bytes()) * pitch as u64;
     let all = row * u64::from(rows);
     Boxes {
         element,
@@ -36,7 +41,8 @@ pub fn map_of_input(gemm: &Gemm) -> MapMode {
     let [element, _] = elements(g);
     if g.rows == Rows::PIXELS {
         let tile = [g.tile_pixels, g.line_values()];
-        return boxes(element, [g.pixels, g.channels()], tile).into();
+        let (rows, pitch) = ([g.pixels, g.channels()], g.channels() as usize);
+        return boxes(element, rows, pitch, tile).into();
     }
     let windows = AxisWindows::of(conv).expect("windows of a tensor map");
     // Lines of an input with few channels may overlap.
@@ -80,11 +86,12 @@ pub fn boxes_of_filters(gemm: &Gemm) -> Boxes {
     }
 }
 
-/// Returns the boxes of the output and of a residual, both NHWC: pixels and filters.
+/// Returns the boxes of the output or of a residual: pixels and filters. Both are NHWC, or a part of the
+/// channels of an NHWC tensor; the tensor has `channels` channels.
 #[must_use]
-pub fn boxes_of_output(gemm: &Gemm) -> Boxes {
+pub fn boxes_of_output(gemm: &Gemm, channels: usize) -> Boxes {
     let g = &gemm.geometry;
     let [_, element] = elements(g);
     let tile = [gemm.tile.pixels, g.line_values()];
-    boxes(element, [g.pixels, g.filters()], tile)
+    boxes(element, [g.pixels, g.filters()], channels, tile)
 }

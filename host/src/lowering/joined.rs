@@ -1,0 +1,73 @@
+//! Convolutions that write their results to their place in a concatenation.
+
+use op_spec::Layout;
+use op_spec::graph::Operand;
+
+use super::epilogue::{Plan, Store};
+use super::lowered::Chosen;
+use super::producer::Producer;
+use super::region::Query;
+use crate::operators::fused::gemm::Part;
+
+/// The part of a concatenation that a region writes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PartOf {
+    /// The layer `cat`.
+    pub(super) layer: usize,
+    pub(super) part: Part,
+}
+
+/// The alignment in bytes of pixels, and of the part of a pixel, as tensor maps need it.
+const ALIGNMENT: usize = 16;
+
+/// Lets matrix products whose results only a concatenation of channels in NHWC reads write them there. The
+/// concatenation then copies its other operands only.
+pub(super) fn write_in_place(query: Query<'_>, chosen: &mut [Chosen]) {
+    for index in 0..chosen.len() {
+        let Plan::Rows(rows) = &chosen[index].lowered.plan else {
+            continue;
+        };
+        let (layer, channels) = (rows.layer, rows.output.get(1).copied().unwrap_or_default());
+        if rows.layout != Layout::Nhwc || rows.copies.len() < 2 {
+            continue;
+        }
+        for (number, operand) in query.graph.operands(layer).iter().enumerate() {
+            let Plan::Rows(rows) = &chosen[index].lowered.plan else {
+                break;
+            };
+            let (Operand::Layer(operand), Some(copy)) = (*operand, rows.copies[number]) else {
+                continue;
+            };
+            let start = copy.target.start as usize;
+            let bytes = query.dtype.size();
+            let is_aligned = |values: usize| (values * bytes).is_multiple_of(ALIGNMENT);
+            let is_part = is_aligned(channels) && is_aligned(start) && is_read_once(query, operand);
+            let producer =
+                (chosen.iter_mut()).find(|region| is_part && writes_by_product(region, operand));
+            let Some(producer) = producer else { continue };
+            let part = Part { start, channels };
+            producer.lowered.part = Some(PartOf { layer, part });
+            if let Plan::Rows(rows) = &mut chosen[index].lowered.plan {
+                rows.copies[number] = None;
+            }
+        }
+    }
+}
+
+/// Whether a single operand of all layers, and no output of the graph, is the layer's output.
+fn is_read_once(query: Query<'_>, layer: usize) -> bool {
+    let graph = query.graph;
+    let operands = (0..graph.layers().len()).flat_map(|reader| graph.operands(reader));
+    let reads = operands.filter(|&&operand| operand == Operand::Layer(layer));
+    reads.count() == 1 && !graph.outputs().contains(&layer)
+}
+
+/// Whether the last launch of the region is a matrix product, which writes the layer's output.
+fn writes_by_product(region: &Chosen, layer: usize) -> bool {
+    let lowered = &region.lowered;
+    let is_store = matches!(&lowered.plan, Plan::Store(Store { further: None, .. }));
+    region.layers.last() == Some(&layer)
+        && matches!(lowered.producer, Producer::Gemm(_))
+        && is_store
+        && lowered.writes == Layout::Nhwc
+}
