@@ -36,7 +36,7 @@ fn branches(backend: Backend) -> Outcome {
         .layer("pooled", "stem", Layer::max_pool2d(3).stride(1).padding(1))
         .layer("of_pool", "pooled", conv("of_pool", 8, 1))
         .layer("joined", "pixels", Layer::cat(["relu", "of_pool"], 1))
-        .layer("last", "joined", conv("last", 16, 3))
+        .layer("last", "joined", conv("last", 48, 3))
         .layer("again", "last", Layer::cat(["joined"], 1))
         .layer("y", "again", Layer::adaptive_avg_pool2d(1))
         .build("y")?;
@@ -48,15 +48,15 @@ fn branches(backend: Backend) -> Outcome {
 fn others(backend: Backend) -> Outcome {
     let graph = Graph::builder("x", 3)
         .layer("stem", "x", conv("conv1", 16, 3))
-        .layer("twice", "stem", conv("twice", 16, 1))
-        .layer("windows", "twice", conv("windows", 16, 3))
+        .layer("twice", "stem", conv("twice", 40, 1))
+        .layer("windows", "twice", conv("windows", 72, 3))
         .layer("pooled", "stem", Layer::max_pool2d(3).stride(1).padding(1))
         .layer(
             "joined",
             "windows",
             Layer::cat(["twice", "pooled", "stem"], 1),
         )
-        .layer("last", "joined", conv("last", 16, 3))
+        .layer("last", "joined", conv("last", 48, 3))
         .layer("y", "last", Layer::adaptive_avg_pool2d(1))
         .build("y")?;
     check(backend, &graph, 3)

@@ -73,7 +73,8 @@ fn prefers_nhwc(query: Query<'_>) -> bool {
         count += 1;
         all += multiply_adds;
         let product = matrix_product_of(query, layer, &conv, (false, false));
-        if product.is_ok_and(|gemm| !gemm.is_half_empty() && !pads_one_tap(&gemm)) {
+        // Where half of a tile would be empty, implicit GEMMs also write NHWC.
+        if product.is_ok_and(|gemm| !pads_one_tap(&gemm)) {
             by_products += multiply_adds;
         }
     }
