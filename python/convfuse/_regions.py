@@ -160,8 +160,25 @@ def tidy(graph: fx.Graph) -> bool:
             is_moved |= is_padding
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+    _join_joined(graph)
     graph.eliminate_dead_code()
     return is_moved
+
+
+def _join_joined(graph: fx.Graph) -> None:
+    """Lets a concatenation that begins with all operands of an earlier one read that one's result. The layers
+    of a DenseNet join their values so; each would copy all of them one by one."""
+    joined: dict[tuple[Any, ...], fx.Node] = {}
+    for node in graph.nodes:
+        if node.target is not aten.cat.default:
+            continue
+        operands, dim = tuple(node.args[0]), node.args[1] if len(node.args) > 1 else 0
+        for length in range(len(operands) - 1, 1, -1):
+            before = joined.get((dim, *operands[:length]))
+            if before is not None:
+                node.args = ([before, *operands[length:]], dim)
+                break
+        joined.setdefault((dim, *operands), node)
 
 
 def _pads_nothing(node: fx.Node) -> bool:

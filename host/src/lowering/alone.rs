@@ -55,8 +55,8 @@ pub(super) fn matrix_product(
     matrix_product_of(region.of, region.layers[0], conv, reads)
 }
 
-/// Returns the convolution `layer` as a matrix product, if its input and output are dense NHWC. f32 is rounded
-/// to tf32.
+/// Returns the convolution `layer` as a matrix product, if its input and output are dense NHWC. f32 is
+/// rounded to tf32.
 pub(super) fn matrix_product_of(
     of: Query<'_>,
     layer: usize,

@@ -138,8 +138,8 @@ pub(crate) fn applies(list: &OperandList) -> bool {
     RoundedEpilogue::of(list).is_some() || is_plain && !list.functions.keeps().is_present()
 }
 
-/// Appends the launch, which writes a part of `y`: the convolution of `x`, which is dense NHWC, with the batch
-/// norm or with the gain and the shift of `parameters`, and with the epilogue.
+/// Appends the launch, which writes a part of `y`: the convolution of `x`, which is dense NHWC, with the
+/// batch norm or with the gain and the shift of `parameters`, and with the epilogue.
 ///
 /// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(

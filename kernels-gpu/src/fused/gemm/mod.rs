@@ -8,8 +8,8 @@
 //! loaded as zeros and are not stored.
 //!
 //! K runs over the channels of a tap, then over the taps. In im2col mode, the tensor map loads one tap of a
-//! tile's windows at a time, 128 bytes of its channels. The maps of f32 operands round to tf32. Windows of one element that lie side by side are pixels; then
-//! the input is a matrix, and its map is of boxes.
+//! tile's windows at a time, 128 bytes of its channels. The maps of f32 operands round to tf32. Windows of
+//! one element that lie side by side are pixels; then the input is a matrix, and its map is of boxes.
 //!
 //! ```text
 //! producers, one thread     if filters are resident: copy their boxes
