@@ -108,15 +108,17 @@ pub(super) fn is_apart_in_nhwc(region: &Region<'_>, plan: &Plan) -> bool {
 }
 
 /// Whether a convolution and the rest of `plan`, which begins with a norm, are faster as separate launches: a
-/// matrix product or an implicit GEMM, then a norm, both in NHWC. Producers with moments write NCHW.
+/// matrix product or, in 16 bits, an implicit GEMM, then a norm, both in NHWC. Producers with moments write
+/// NCHW.
 pub(super) fn norm_pays_apart(region: &Region<'_>, conv: &ConvGeometry, plan: &Plan) -> bool {
     if !is_apart_in_nhwc(region, plan) {
         return false;
     }
     let product = matrix_product(region, conv, (false, false));
     product.is_ok_and(|gemm| !gemm.is_half_empty() && !pads_one_tap(&gemm))
-        || gemm_alone(region, conv, region.strides(), Layout::Nhwc)
-            .is_ok_and(|gemm| gemm.writes() == Layout::Nhwc && pays_for_layout(&gemm))
+        || region.of.dtype != DType::F32
+            && gemm_alone(region, conv, region.strides(), Layout::Nhwc)
+                .is_ok_and(|gemm| gemm.writes() == Layout::Nhwc && pays_for_layout(&gemm))
 }
 
 /// Whether a depthwise convolution and the rest of `plan`, which begins with a norm, are faster as separate

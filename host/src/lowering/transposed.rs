@@ -14,6 +14,7 @@ use super::alone::{gemm_alone, matrix_product, pads_one_tap, pays_for_layout};
 use super::producer::conv_geometry;
 use super::reduced::LIST;
 use super::region::Region;
+use crate::device::DType;
 use crate::operators::conv_transpose::{ClassKernels, Transposed};
 use crate::operators::implicit_gemm::ImplicitGemm;
 
@@ -114,9 +115,11 @@ fn class_kernels(
             _ => ClassKernels::Depthwise(depthwise),
         });
     }
+    // In f32 there is nothing to round.
+    let has_list = RoundedEpilogue::of(list).is_none();
     if output == Layout::Nhwc
-        && RoundedEpilogue::of(list).is_some()
-        && let Ok(gemm) = matrix_product(region, &conv, (list.has_residual(), false))
+        && (!has_list || region.of.dtype == DType::F32)
+        && let Ok(gemm) = matrix_product(region, &conv, (list.has_residual(), has_list))
         && !gemm.is_half_empty()
         && !pads_one_tap(&gemm)
     {
