@@ -46,6 +46,8 @@ bugs! {
             "(row * «g.row_step»)" => "1";
         gemm_joins_a_row_more, gemm::matches_of_windows::<f16>,
             "joined < «g.joined_rows» {" => "g.joined_rows + 1";
+        gemm_pads_half_of_a_vector_of_f32, gemm::matches_of_windows::<f32>,
+            "        «y.store_vec(at + low.len(), high);»\n" => "";
     "fused/gemm/consume.rs":
         gemm_releases_stages_before_they_are_read, gemm::matches::<f16>,
             "if let Some(stage) = «to_release.replace(state.stage)» {" => "{ to_release.replace(state.stage); Some(state.stage) }";
@@ -65,9 +67,13 @@ bugs! {
         gemm_adds_the_bias_of_the_other_filter, gemm::matches::<f16>,
             "sum + biases[«j»]" => "1 - j";
         gemm_lines_are_swizzled_alike, gemm::matches::<f16>,
-            "((n as u32 % 8) ^ «quad») * CHUNK_WORDS" => "0";
+            "(unit ^ «quad») * UNIT_WORDS + of_unit" => "0";
         gemm_second_filters_are_in_the_first_part, gemm::matches::<f16>,
-            "let part = «n as u32 / 8» * Self::PIXELS;" => "0";
+            "let (part, octet) = («n as u32 / line_octets», n" => "0";
+        gemm_lines_of_f32_are_those_of_halves, gemm::matches::<f32>,
+            "LINE_WORDS / «(4 * pair_words)»;" => "4";
+        gemm_pairs_of_f32_are_words, gemm::matches::<f32>,
+            "(4 * octet + of_quad) * «pair_words»;" => "1";
         gemm_results_are_not_shown, gemm::matches::<f16>,
             "        «async_proxy::fence_shared();»\n" => "";
         gemm_keeps_channels_that_are_read, gemm::matches::<f16>,

@@ -44,6 +44,8 @@ bugs! {
             "div_rem(«channel», g.norm.row_channels)" => "place.channel";
         norm_nhwc_takes_rows_of_the_first_sample, norm_nhwc::matches::<f32>,
             "let row = «place.sample as u64 * g.groups as u64»;" => "0";
+        norm_nhwc_takes_running_statistics_of_the_first_channel, norm_nhwc::of_running_statistics::<f32>,
+            "running.folded::<T>(«channel as usize»)" => "0";
         norm_nhwc_adds_the_residual_of_the_first_pixel, norm_nhwc::matches::<f32>,
             "residual.load_vec(«at»)" => "place.element(g, place.first)";
         norm_nhwc_has_channels_behind_the_last, norm_nhwc::matches::<f32>,

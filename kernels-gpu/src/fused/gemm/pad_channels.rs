@@ -17,7 +17,12 @@ use crate::parts::unroll::unroll;
 /// # Safety
 /// `x` has `g.source_elements()` at the strides of `g`. `y` has `g.elements()` and is 16-byte aligned. The
 /// two do not overlap.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = PAD_THREADS, min_blocks = 8)]
+#[kernel(
+    instances(T: [f16, bf16]),
+    instances(T: [f32]),
+    max_threads = PAD_THREADS,
+    min_blocks = 8
+)]
 pub unsafe fn gemm_pad_channels<T: Storage>(x: *const T, y: *mut T, g: &PadChannelsGeometry) {
     let x = Global::new(x, g.source_elements() as usize);
     let words = g.elements() as usize * size_of::<T>() / 4;
