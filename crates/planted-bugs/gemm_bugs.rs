@@ -94,7 +94,7 @@ bugs! {
         gemm_gives_room_before_results_are_read, gemm::matches::<f16>,
             "        «wait_stores_read::<0>();»\n" => "";
         gemm_stores_all_parts_at_the_first, gemm::matches::<f16>,
-            "filter + «part * LINE_VALUES»," => "0";
+            "filter + «part * g.line_values()»," => "0";
         gemm_buffers_have_the_residual_of_the_same_tile, gemm::matches::<f16>,
             "copy_box(staged(buffer, part), residual, at(«tile», part), room);" => "memory.first_tile(number)";
 }
