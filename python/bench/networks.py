@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Times whole networks in f16 or bf16: PyTorch eager, torch.compile, and convfuse through both of its doors.
 
-    python bench/networks.py [NAMES] [--dtype f16] [--json F] [--markdown F] python bench/networks.py --warm
-    --part 0/8      # fills torch.compile's cache; several processes side by side
+    python bench/networks.py [NAMES] [--dtype f16] [--json F] [--markdown F]
+    python bench/networks.py --warm --part 0/8      # fills torch.compile's cache; several processes side by side
 
 The networks are from timm, torchvision, segmentation_models_pytorch, MONAI and diffusers (install the
 requested ones with `pip`; networks of missing packages are reported as skipped). Weights are random, and

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs KernelBench's problems with a convolution, a norm or a pool through convfuse, beside PyTorch.
 
-    python kernelbench/board.py FOLDER [--levels 2] [--only 85 79] [--json F] [--markdown F] python
-    kernelbench/board.py FOLDER --warm --part 0/8     # fills torch.compile's cache; several side by side
+    python kernelbench/board.py FOLDER [--levels 2] [--only 85 79] [--json F] [--markdown F]
+    python kernelbench/board.py FOLDER --warm --part 0/8     # fills torch.compile's cache; several side by side
 
 FOLDER is a clone of <https://github.com/ScalingIntelligence/KernelBench>. A problem is loaded as KernelBench loads it: its
 file is executed, and inputs and weights are drawn from seed 42. Models stay in training mode unless `--eval`

@@ -262,3 +262,37 @@ def test_backends_have_networks_too(dtype, last):
     expect_close(y, exact_of(model, x), factor=4)
     assert y.stride() == plain.stride()
     assert "part of a network of 17 layers" in str(convfuse.report(model))
+
+
+def test_models_of_other_extents_do_not_make_extents_unknown():
+    torch._dynamo.reset()
+    for extent in (12, 16, 20):
+        model = nn.Sequential(Block(3, 8), Block(8, 16, 2)).eval()
+        ours = fused(model, choice="networks")
+        x = image(2, 3, extent, extent)
+        with torch.no_grad():
+            expect_close(ours(x), exact_of(model, x))
+        (call,) = calls(ours)
+        assert len(layers(call)) == 16
+
+
+class Dense(nn.Module):
+    """Convolutions that read the results of all convolutions before them."""
+
+    def __init__(self):
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(3 + 4 * number, 4, 3, padding=1) for number in range(4))
+
+    def forward(self, x):
+        values = [x]
+        for conv in self.convs:
+            values.append(conv(torch.cat(values, 1)))
+        return torch.cat(values, 1)
+
+
+def test_concatenations_read_earlier_ones():
+    model = Dense().eval()
+    _, all_calls = of_networks(model, image(2, 3, 9, 11))
+    call = all_calls[-1]
+    joined = [layer["layer"]["cat"] for layer in json.loads(call.args[2])["layers"] if "cat" in layer["layer"]]
+    assert [len(one["inputs"]) for one in joined] == [1] * 3
