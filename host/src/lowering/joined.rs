@@ -47,6 +47,9 @@ pub(super) fn write_in_place(query: Query<'_>, chosen: &mut [Chosen]) {
             let Some(producer) = producer else { continue };
             let part = Part { start, channels };
             producer.lowered.part = Some(PartOf { layer, part });
+            let filters = start + query.problem.steps[operand].output[1];
+            producer.facts.config +=
+                &format!(", writes channels {start} to {filters} of a concatenation");
             if let Plan::Rows(rows) = &mut chosen[index].lowered.plan {
                 rows.copies[number] = None;
             }
