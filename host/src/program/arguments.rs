@@ -135,7 +135,7 @@ impl MapOf {
     }
 
     /// The map of a part of the value, from a byte on.
-    pub(crate) fn from_byte(self, start: usize) -> Self {
+    pub(crate) fn starting_at(self, start: usize) -> Self {
         Self { start, ..self }
     }
 }

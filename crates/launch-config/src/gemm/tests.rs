@@ -92,11 +92,44 @@ fn stages_have_taps_of_few_channels() {
 }
 
 #[test]
+fn stages_and_results_of_f32_have_half_as_many_values() {
+    let gemm = |channels, filter| {
+        let conv = conv([2, channels, 20, 20], 24, filter);
+        let gemm = Gemm::new((&conv, 4), (false, false), 132, 227 << 10);
+        gemm.expect("a product").geometry
+    };
+    let stages = |channels, filter| {
+        let g = gemm(channels, filter);
+        [g.stage_channels(), g.k_blocks]
+    };
+    assert_eq!(stages(64, 3), [32, 18]);
+    assert_eq!(stages(16, 3), [16, 5]);
+    assert_eq!(stages(8, 3), [8, 3]);
+    assert_eq!(stages(48, 1), [32, 2]);
+    let bytes = |g: &GemmGeometry| {
+        let layout = g.layout([64, 64]);
+        layout.of_channels - layout.results
+    };
+    let g = gemm(64, 3);
+    let halves = GemmGeometry {
+        element_bytes: 2,
+        ..g
+    };
+    assert_eq!(bytes(&g), 2 * bytes(&halves));
+    assert!(
+        tiles(4)
+            .iter()
+            .all(|tile| tile.pixels * tile.filters < 128 * 128)
+    );
+}
+
+#[test]
 fn few_channels_become_lines_of_whole_vectors() {
-    let few = |channels, filter, stride_w: u32| {
+    let lines_of = |bytes, channels, filter, stride_w: u32| {
         let of = conv([2, channels, 20, 40], 24, filter);
         let q = (40 - filter as u32) / stride_w + 1;
-        let few = FewChannels::of(&ConvGeometry { stride_w, q, ..of }).expect("few vectors");
+        let of = ConvGeometry { stride_w, q, ..of };
+        let few = FewChannels::of(&of, bytes).expect("few vectors");
         let few = few.expect("channels that are no whole vectors");
         let input = few.input;
         // The last window's line is within its row, and rows are whole vectors.
@@ -115,6 +148,7 @@ fn few_channels_become_lines_of_whole_vectors() {
             [few.conv.r, few.conv.s],
         )
     };
+    let few = |channels, filter, stride_w| lines_of(2, channels, filter, stride_w);
     assert_eq!(few(3, 7, 2), (8, 56, [4, 1]));
     assert_eq!(few(3, 3, 1), (16, 48, [1, 1]));
     assert_eq!(few(3, 4, 4), (6, 24, [2, 1]));
@@ -122,14 +156,18 @@ fn few_channels_become_lines_of_whole_vectors() {
     // Rows of more than a line, and channels of more than a vector.
     assert_eq!(few(3, 9, 1), (8, 8, [9, 9]));
     assert_eq!(few(12, 3, 1), (16, 48, [3, 1]));
+    // Of f32, a line has half as many values.
+    assert_eq!(lines_of(4, 3, 7, 2), (4, 32, [7, 1]));
+    assert_eq!(lines_of(4, 3, 3, 1), (8, 24, [2, 1]));
     // Steps of less than 2^32 elements, and of more.
     let of = conv([2, 3, 20, 40], 24, 3);
     let filters = |stride_w| {
-        let few = FewChannels::of(&ConvGeometry {
+        let of = ConvGeometry {
             stride_w,
             q: 1,
             ..of
-        });
+        };
+        let few = FewChannels::of(&of, 2);
         let few = few.expect("few vectors").expect("3 channels");
         (few.conv.group_c, few.conv.s)
     };
@@ -137,7 +175,10 @@ fn few_channels_become_lines_of_whole_vectors() {
     assert_eq!(filters((1 << 29) + 1), (8, 3));
     assert_eq!(filters(u32::MAX), (8, 3));
     let whole = conv([2, 16, 20, 40], 24, 3);
-    assert_eq!(FewChannels::of(&whole), Ok(None));
+    assert_eq!(FewChannels::of(&whole, 2), Ok(None));
+    // Four f32 are a whole vector.
+    let whole = conv([2, 4, 20, 40], 24, 3);
+    assert_eq!(FewChannels::of(&whole, 4), Ok(None));
 }
 
 /// The order of a sum does not depend on how many samples there are.
@@ -157,7 +198,7 @@ fn rows_in_a_line_are_as_many_for_any_batch() {
                     q: 1,
                     ..conv([1, channels, 20, 7], 24, 3)
                 };
-                let few = FewChannels::of(&of)
+                let few = FewChannels::of(&of, 2)
                     .expect("few vectors")
                     .expect("few channels");
                 [few.conv.r, few.conv.group_c]

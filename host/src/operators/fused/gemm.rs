@@ -183,7 +183,7 @@ pub(crate) fn append(
         Some(MapOf::read(x, map_of_input(gemm))),
         Some(MapOf::read(filters, boxes_of_filters(gemm))),
         residual.map(|residual| MapOf::read(residual, boxes_of_output(gemm, filters_of))),
-        Some(MapOf::written(y, boxes_of_output(gemm, part.channels)).from_byte(start)),
+        Some(MapOf::written(y, boxes_of_output(gemm, part.channels)).starting_at(start)),
         parameters.filters.bias,
         gain,
         shift,

@@ -14,7 +14,7 @@ fn graph(channels: usize, has_mean: bool) -> Graph {
         conv("third", 64),
     ];
     if has_mean {
-        layers.push(Layer::adaptive_avg_pool2d(1).into());
+        layers.push(Layer::adaptive_avg_pool2d(1));
     }
     Chain::new(channels, layers).expect("a chain").into()
 }
