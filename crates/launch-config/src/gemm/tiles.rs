@@ -1,7 +1,7 @@
 //! The tiles of warpgroups.
 
 /// The tile of a warpgroup. M is pixels and N is filters, since a row of accumulators is a row of NHWC. In
-/// the tiles of [`implicit_gemm`](super::implicit_gemm), M is filters and N is pixels.
+/// the tiles of [`implicit_gemm`](crate::implicit_gemm), M is filters and N is pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarpgroupTile {
     /// Pixels, a multiple of the 64 rows of an MMA.
