@@ -89,6 +89,16 @@ const MMA_ROWS: u32 = 64;
 pub(super) trait Tile {
     /// Pixels and filters.
     const EXTENTS: [u32; 2];
+
+    /// Runs a consumer warpgroup, as [`consume()`].
+    ///
+    /// # Safety
+    /// As for [`consume()`].
+    unsafe fn consume<T: Multiply<32> + Multiply<64>>(
+        memory: &Memory,
+        output: &Output<'_, T>,
+        warp: u32,
+    );
 }
 
 macro_rules! tiles {
@@ -97,6 +107,15 @@ macro_rules! tiles {
         pub(super) struct $Tile;
         impl Tile for $Tile {
             const EXTENTS: [u32; 2] = [$pixels, $filters];
+
+            #[inline(always)]
+            unsafe fn consume<T: Multiply<32> + Multiply<64>>(
+                memory: &Memory,
+                output: &Output<'_, T>,
+                warp: u32,
+            ) {
+                consume::<T, { $filters / 2 }, { $pixels / MMA_ROWS as usize }>(memory, output, warp);
+            }
         }
     )*};
 }
@@ -158,7 +177,7 @@ multiply! {
 
 /// The epilogue of sums.
 #[derive(Clone, Copy)]
-struct Output<'a, T> {
+pub(super) struct Output<'a, T> {
     bias: *const T,
     norm: Norm,
     store: StoreEpilogue,
@@ -257,17 +276,12 @@ pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
         rounded,
         list,
     };
-    match W::EXTENTS {
-        [64, 64] => consume::<T, 32, 1>(&memory, &output, warp),
-        [64, _] => consume::<T, 64, 1>(&memory, &output, warp),
-        [_, 64] => consume::<T, 32, 2>(&memory, &output, warp),
-        _ => consume::<T, 64, 2>(&memory, &output, warp),
-    }
+    W::consume(&memory, &output, warp);
 }
 
 /// The parts of shared memory that [`GemmLayout`] describes.
 #[derive(Clone, Copy)]
-struct Memory {
+pub(super) struct Memory {
     g: GemmGeometry,
     layout: GemmLayout,
     /// The tile of a warpgroup.
