@@ -27,33 +27,33 @@ pub(super) fn write_in_place(query: Query<'_>, chosen: &mut [Chosen]) {
         let Plan::Rows(rows) = &chosen[index].lowered.plan else {
             continue;
         };
-        let (layer, channels) = (rows.layer, rows.output.get(1).copied().unwrap_or_default());
         if rows.layout != Layout::Nhwc || rows.copies.len() < 2 {
             continue;
         }
-        for (number, operand) in query.graph.operands(layer).iter().enumerate() {
-            let Plan::Rows(rows) = &chosen[index].lowered.plan else {
-                break;
-            };
-            let (Operand::Layer(operand), Some(copy)) = (*operand, rows.copies[number]) else {
+        let mut rows = rows.clone();
+        let (layer, channels) = (rows.layer, rows.output[1]);
+        for (operand, copied) in query.graph.operands(layer).iter().zip(&mut rows.copies) {
+            let (Operand::Layer(operand), Some(copy)) = (*operand, *copied) else {
                 continue;
             };
             let start = copy.target.start as usize;
-            let bytes = query.dtype.size();
-            let is_aligned = |values: usize| (values * bytes).is_multiple_of(ALIGNMENT);
-            let is_part = is_aligned(channels) && is_aligned(start) && is_read_once(query, operand);
-            let producer =
-                (chosen.iter_mut()).find(|region| is_part && writes_by_product(region, operand));
-            let Some(producer) = producer else { continue };
+            let is_aligned =
+                |values: usize| (values * query.dtype.size()).is_multiple_of(ALIGNMENT);
+            if !(is_aligned(channels) && is_aligned(start) && is_read_once(query, operand)) {
+                continue;
+            }
+            let mut regions = chosen.iter_mut();
+            let Some(producer) = regions.find(|region| writes_by_product(region, operand)) else {
+                continue;
+            };
             let part = Part { start, channels };
             producer.lowered.part = Some(PartOf { layer, part });
-            let filters = start + query.problem.steps[operand].output[1];
+            let end = start + query.problem.steps[operand].output[1];
             producer.facts.config +=
-                &format!(", writes channels {start} to {filters} of a concatenation");
-            if let Plan::Rows(rows) = &mut chosen[index].lowered.plan {
-                rows.copies[number] = None;
-            }
+                &format!(", writes channels {start} to {end} of a concatenation");
+            *copied = None;
         }
+        chosen[index].lowered.plan = Plan::Rows(rows);
     }
 }
 

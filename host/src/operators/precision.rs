@@ -40,9 +40,9 @@ pub enum Precision {
     /// `2^-11` of itself, so a result's is up to `2^-10` of the sum of magnitudes, and half of that or less
     /// for many terms. Sums are f32.
     ///
-    /// Convolutions from NHWC to NHWC multiply tf32, in which factors beyond `3.4011e38` are infinite.
+    /// The kernel `gemm_sm90` multiplies tf32. Factors from `3.40199e38` on may become infinite there.
     ///
-    /// In all other convolutions, a factor may also be off by `2^-33` of the largest finite factor of its
+    /// In all other kernels, a factor may also be off by `2^-33` of the largest finite factor of its
     /// sample or filter (of `2^-118`, if that is larger; in the one-launch kernel for images as above). So
     /// values below `2^-22` (four millionths) of their sample's largest are off by more than `2^-11` of
     /// themselves, and values ten decades below it are lost. If some outputs depend only on such values, and
