@@ -1,7 +1,5 @@
 //! The kernels of transposed convolutions.
 
-use std::cell::Cell;
-
 use launch_config::conv_transpose::ShuffledClass;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
@@ -71,8 +69,8 @@ fn stored(transposed: Transposed, region: &Region<'_>) -> Result<Transposed, Ref
     }
 }
 
-/// Returns implicit GEMMs that shuffle their results into the output, if that is possible and at least one of
-/// them pays for its input's layout. `strides` are the strides of an input that is not dense NCHW.
+/// Returns implicit GEMMs that shuffle their results into the output, if that is possible. `strides` are the
+/// strides of an input that is not dense NCHW.
 fn shuffled(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,
@@ -81,18 +79,12 @@ fn shuffled(
 ) -> Option<Transposed> {
     let (dtype, properties) = (region.of.dtype, region.of.properties);
     let options = region.of.options.fused();
-    let pays = Cell::new(false);
     let choose = |class: &ShuffledClass| {
         let conv = conv_geometry(&class.convolution).ok()?;
         DepthwiseGeometry::check(&conv).is_err().then_some(())?;
-        let gemm =
-            ImplicitGemm::shuffled(&conv, class.shuffle, dtype, properties, options, strides)
-                .ok()?;
-        pays.set(pays.get() || pays_for_layout(&gemm));
-        Some(gemm)
+        ImplicitGemm::shuffled(&conv, class.shuffle, dtype, properties, options, strides).ok()
     };
-    let transposed = Transposed::shuffled(problem, store, choose)?;
-    pays.get().then_some(transposed)
+    Transposed::shuffled(problem, store, choose)
 }
 
 /// Returns the kernels of one class's convolution, whose results go through `list`. `strides` are the strides

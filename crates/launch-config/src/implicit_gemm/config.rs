@@ -110,7 +110,8 @@ impl GemmConfig {
         }
         let indexed = Refusal::Needs("indices of 32 bits");
         let input = ReformattedInput::new(conv).ok_or(indexed)?;
-        let input = match results.1.is_reduced() {
+        // Only tiles of warpgroups reduce or shuffle results.
+        let input = match results.1.is_reduced() || results.1.is_shuffled() {
             true => input.with_pairs(),
             false => input,
         };

@@ -45,10 +45,10 @@ impl GemmConfig {
     /// Checks whether `wgmma` may be faster. Steps must have two K-vectors (with one plane: columns of taps
     /// that leave at most an eighth of their pairs empty), and there must be enough steps. A tile of one
     /// warpgroup needs room for a second block on the multiprocessor, because a single one leaves the tensor
-    /// cores idle between its MMA batches. Filters must fill three quarters of a warp-specialized tile, or
-    /// half if results are shuffled or reduced. A warp-specialized tile writes results while the other
-    /// warpgroup multiplies. Without a norm, or with more than one MMA batch of single-part values, it
-    /// therefore needs no minimum of steps.
+    /// cores idle between its MMA batches. Filters must fill three quarters of a warp-specialized tile, half
+    /// if results are reduced, or a quarter if they are shuffled. A warp-specialized tile writes results
+    /// while the other warpgroup multiplies. Without a norm, or with more than one MMA batch of single-part
+    /// values, it therefore needs no minimum of steps.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let paired_columns = g.column_taps.next_multiple_of(MMA_STEP_K_VECTORS);
@@ -64,8 +64,11 @@ impl GemmConfig {
         let places = u64::from(g.filter_tiles * self.tile.filters());
         let filters = u64::from(g.conv.group_k) * u64::from(g.outputs_d);
         // Other kernels write shuffled results twice, and all results before a reduction.
-        let writes_less = g.epilogue.is_shuffled() || g.epilogue.is_reduced();
-        let fullness = if writes_less { 2 } else { 3 };
+        let fullness = match (g.epilogue.is_shuffled(), g.epilogue.is_reduced()) {
+            (true, _) => 1,
+            (_, true) => 2,
+            _ => 3,
+        };
         mma_steps && 4 * filters >= fullness * places
     }
 
