@@ -45,10 +45,10 @@ impl GemmConfig {
     /// Checks whether `wgmma` may be faster. Steps must have two K-vectors (with one plane: columns of taps
     /// that leave at most an eighth of their pairs empty), and there must be enough steps. A tile of one
     /// warpgroup needs room for a second block on the multiprocessor, because a single one leaves the tensor
-    /// cores idle between its MMA batches. Filters must fill three quarters of a warp-specialized tile, half
-    /// if results are reduced, or a quarter if they are shuffled. A warp-specialized tile writes results
-    /// while the other warpgroup multiplies. Without a norm, or with more than one MMA batch of single-part
-    /// values, it therefore needs no minimum of steps.
+    /// cores idle between its MMA batches. A part of a warp-specialized tile may have no filters
+    /// ([`quarters`](Self::quarters)). A warp-specialized tile writes results while the other warpgroup
+    /// multiplies. Without a norm, or with more than one MMA batch of single-part values, it therefore needs no
+    /// minimum of steps.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let paired_columns = g.column_taps.next_multiple_of(MMA_STEP_K_VECTORS);
@@ -63,13 +63,21 @@ impl GemmConfig {
         }
         let places = u64::from(g.filter_tiles * self.tile.filters());
         let filters = u64::from(g.conv.group_k) * u64::from(g.outputs_d);
-        // Other kernels write shuffled results twice, and all results before a reduction.
-        let fullness = match (g.epilogue.is_shuffled(), g.epilogue.is_reduced()) {
-            (true, _) => 1,
-            (_, true) => 2,
+        mma_steps && 4 * filters >= self.quarters() * places
+    }
+
+    /// The quarters of a warp-specialized tile that filters must fill, for which it is faster than other tiles
+    /// (docs/tuning.md). Other kernels write shuffled results twice, and all results before a reduction.
+    fn quarters(&self) -> u64 {
+        let (format, g) = (self.format, &self.geometry);
+        match g.epilogue {
+            kind if kind.is_shuffled() => 1,
+            kind if kind.is_reduced() => 2,
+            _ if format.parts > 1 => 3,
+            kind if kind.is_store() && format.is_stored() => 1,
+            kind if kind.is_store() || g.planes > 1 => 2,
             _ => 3,
-        };
-        mma_steps && 4 * filters >= fullness * places
+        }
     }
 
     /// Approximate cycles of the implicit GEMM on a device. Blocks run in rounds; a round takes the time of

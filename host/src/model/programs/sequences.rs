@@ -306,7 +306,7 @@ const TOLD_APART: [(&str, &[&str]); 7] = [
             "k_block_planes slice_planes",
             "passes",
             "depth_k_blocks",
-            "tile outputs_d",
+            "outputs_d",
         ],
     ),
 ];
