@@ -79,7 +79,7 @@ fn rows() -> Vec<Row> {
             ..row([1, 16, 2, 3, 6], 32, [3; 3], [2; 3])
         },
         row([1, 16, 1, 2, 9], 24, [1, 2, 6], [1, 2, 4]),
-        // Few channels, of which a K-vector could hold all columns of a filter; a quarter of the tile's filters.
+        // Few channels: a K-vector could hold all columns of a filter. A quarter of the tile's filters.
         Row {
             padding: [1, 1, 1],
             ..row([1, 3, 2, 4, 7], 16, [3; 3], [2; 3])

@@ -47,8 +47,8 @@ impl GemmConfig {
     /// warpgroup needs room for a second block on the multiprocessor, because a single one leaves the tensor
     /// cores idle between its MMA batches. A part of a warp-specialized tile may have no filters
     /// ([`quarters`](Self::quarters)). A warp-specialized tile writes results while the other warpgroup
-    /// multiplies. Without a norm, or with more than one MMA batch of single-part values, it therefore needs no
-    /// minimum of steps.
+    /// multiplies. Without a norm, or with more than one MMA batch of single-part values, it therefore needs
+    /// no minimum of steps.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let paired_columns = g.column_taps.next_multiple_of(MMA_STEP_K_VECTORS);
@@ -66,7 +66,7 @@ impl GemmConfig {
         mma_steps && 4 * filters >= self.quarters() * places
     }
 
-    /// The quarters of a warp-specialized tile that filters must fill, for which it is faster than other tiles
+    /// The quarters of a warp-specialized tile that filters must fill, so that it is faster than other tiles
     /// (docs/tuning.md). Other kernels write shuffled results twice, and all results before a reduction.
     fn quarters(&self) -> u64 {
         let (format, g) = (self.format, &self.geometry);
