@@ -55,11 +55,11 @@ fn sequences() -> Vec<Sequence> {
                     Layer::from(Layer::batch_norm("norm")),
                     Layer::relu(),
                     conv("next", 24, 3).padding(1).into(),
-                    Layer::hardswish(),
+                    Layer::silu(),
                 ],
             ),
             inputs: &[&[2, 3, 13, 18], &[1, 3, 9, 31], &[1, 3, 16, 16]],
-            partitions: &["conv2d | batch_norm | relu | conv2d hardswish"],
+            partitions: &["conv2d | batch_norm | relu | conv2d silu"],
             preparations: [
                 &[
                     "implicit_gemm_filters",

@@ -213,31 +213,34 @@ impl ImplicitGemm {
         }
     }
 
-    /// Whether the kernels store results of a type through this list. Only a store that shuffles, and a
-    /// 16-bit NHWC store, support a residual. For exponentials, the few warps of a warp-specialized tile take
-    /// about as long as the launch that would be saved; a list with gain and shift saves two.
-    /// `docs/tuning.md` has the figures.
-    pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
+    /// Whether the kernels can store results of a type through this list. Only a store that shuffles, and a
+    /// 16-bit NHWC store, support a residual.
+    pub(crate) fn can_store(&self, list: &OperandList, dtype: DType) -> bool {
         let (list, rounded) = self.lists(list, dtype);
-        let steps = list.functions.steps().iter().take(list.functions.len());
-        let exponentials = steps.filter(|step| step.function.has_exponential());
-        // A separate launch for the list would read the output and write it again.
-        let is_shuffled = self.mainloop.is_some() && self.config.geometry.epilogue.is_shuffled();
+        // Excluded: 16-bit types, where a launch moves half the bytes, and NHWC; neither was measured.
+        let is_short = |mainloop: &MainloopConfig| dtype == DType::F32 || mainloop.shares_tile();
+        let keeps = !list.functions.keeps().is_present()
+            || self.writes() == Layout::Nchw && self.mainloop.as_ref().is_none_or(is_short);
+        rounded != RoundedEpilogue::NONE || (self.is_shuffled() || !list.has_residual()) && keeps
+    }
+
+    /// Whether the kernels [can](Self::can_store) store results through this list faster than a launch for
+    /// it. For exponentials, the few warps of a warp-specialized tile take about as long as the launch that
+    /// would be saved; a list with gain and shift saves two. `docs/tuning.md` has the figures.
+    pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
+        let (can_store, (list, rounded)) = (self.can_store(list, dtype), self.lists(list, dtype));
+        let steps = &list.functions.steps()[..list.functions.len()];
+        let exponentials = (steps.iter()).filter(|step| step.function.has_exponential());
         let affine = 2 * usize::from(list.is_affine());
         let is_quick = match &self.mainloop {
             Some(_) if self.reduced.is_some() => true,
             // A list that is applied while rows are written takes longer than a launch, unless gain and shift
             // would need a further launch.
-            Some(_) if is_shuffled && list.has_residual() && affine == 0 => false,
+            Some(_) if self.is_shuffled() && list.has_residual() && affine == 0 => false,
             Some(_) => exponentials.count() <= affine,
             None => true,
         };
-        // Excluded: 16-bit types, where a launch moves half the bytes, and NHWC; neither was measured.
-        let is_short = |mainloop: &MainloopConfig| dtype == DType::F32 || mainloop.shares_tile();
-        let keeps = !list.functions.keeps().is_present()
-            || self.writes() == Layout::Nchw && self.mainloop.as_ref().is_none_or(is_short);
-        rounded != RoundedEpilogue::NONE
-            || (is_shuffled || !list.has_residual()) && is_quick && keeps
+        can_store && (rounded != RoundedEpilogue::NONE || is_quick)
     }
 
     /// Splits a list into the part for accumulators, and the part for results as they are written.
