@@ -9,7 +9,7 @@ use launch_config::pointwise::OperandList;
 use launch_config::series::{BLOCK_THREADS, HELD, MIN_BLOCKS};
 use launch_config::softmax::SoftmaxGeometry;
 
-use crate::parts::exponential::{Exponential, ln_from_one};
+use crate::parts::exponential::{exponential, ln_from_one};
 use crate::parts::series::{Operands, Series, sum_of};
 use crate::parts::store::GainAndShift;
 use crate::parts::unroll::unroll;
@@ -66,7 +66,7 @@ pub unsafe fn softmax<T: Storage>(
         while batch < g.batches {
             values = load(batch);
             let next = largest_of(largest, values);
-            sum *= Exponential::of::<T>(largest - next).value();
+            sum *= exponential::<T>(largest - next);
             largest = next;
             sum += sum_of(exponentials::<T>(&series, batch, values, largest));
             batch += 1;
@@ -81,7 +81,7 @@ pub unsafe fn softmax<T: Storage>(
             values = exponentials;
         }
     } else {
-        sum *= Exponential::of::<T>(own - largest).value();
+        sum *= exponential::<T>(own - largest);
     }
     sum = series.together(sum, SOFTMAX_SUM.view(), |a, b| a + b);
     // Without a finite largest value, the sum is 0 or NaN.
@@ -134,7 +134,7 @@ fn exponentials<T: Storage>(
         if series.has(batch, first) {
             unroll!(8, |i| {
                 let distance = values[first + i] - largest;
-                exponentials[first + i] = Exponential::of::<T>(distance).value();
+                exponentials[first + i] = exponential::<T>(distance);
             });
         }
     });

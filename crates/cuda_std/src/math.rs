@@ -50,6 +50,8 @@ functions! {
     exp(x);
     /// `log2(x)`, absolute error up to 2⁻²² near 1, else 2 ulp. `lg2.approx.f32`.
     log2(x);
+    /// [`log2`] of a normal number; subnormals count as 0. `lg2.approx.ftz.f32`.
+    log2_normal(x);
     /// `ln(x)`: [`log2`] times ln 2.
     ln(x);
     /// `sin(x)`, absolute error up to 2⁻²⁰·⁵ for |x| <= π, more beyond. `sin.approx.f32`.

@@ -1,18 +1,18 @@
-//! Exponentials and functions of them. Their error is a few ulps of f32 everywhere, or far less than half an
-//! ulp of a 16-bit storage type.
+//! Exponentials and functions of them. Their error is a few ulps of f32 everywhere.
 //!
 //! The usual formulas of saturating functions such as the sigmoid lose the relative accuracy of their tails:
 //! `1 + tanh(x)` becomes 0 far too early. All functions here use `e^x` for `x <= 0`. It lies between 0 and 1,
 //! so sums and quotients of it lose no accuracy.
 //!
 //! `e^x` is the device's approximate power of two, and quotients are approximate reciprocals. The emulator
-//! computes what a GPU computes, except for the last bit of these. For f32, the exponent is split into a
-//! whole number, which is exact, and a rest of at most a half. For results that are stored in 16 bits, the
-//! exponent is a rounded product, with an error of at most `2^-16`, in two instructions instead of nine.
+//! computes what a GPU computes, except for the last bit of these. The exponent is split into a whole number,
+//! which is exact, and a rest of at most a half.
 
 use cuda_std::Storage;
 use cuda_std::math::{self, fma};
 use launch_config::pointwise::TAIL;
+
+use super::coarse;
 
 /// The rounding error of log2(e) in f32: the exact value less the rounded one.
 const LOG2_E_LOW: f32 = 1.925_963e-8;
@@ -52,16 +52,10 @@ impl Whole {
     }
 }
 
-/// Whether rounding to the storage type `T` hides the error of the fast exponential.
-#[inline(always)]
-const fn is_coarse<T>() -> bool {
-    size_of::<T>() == 2
-}
-
 /// `e^x` for `x <= 0`, or NaN, times 2^64. The factor keeps all bits of an `e^x` that is subnormal in f32,
 /// for products that are normal.
 #[derive(Clone, Copy)]
-pub(crate) struct Exponential(f32);
+pub(super) struct Exponential(f32);
 
 impl Exponential {
     /// The reciprocal of the factor 2^64.
@@ -77,30 +71,17 @@ impl Exponential {
         Self(if x < LOWEST { 0.0 } else { scaled })
     }
 
-    /// Computes `e^x` to a relative error of `2^-16`. The roundings of the constant, of the sum, and of a
-    /// product in `x` contribute at most `2^-18` each.
+    /// `e^x`.
     #[inline(always)]
-    fn coarse(x: f32) -> Self {
-        Self(math::exp2_normal(fma(x, core::f32::consts::LOG2_E, 64.0)))
-    }
-
-    /// `e^x`, for results that are stored as `T`.
-    #[inline(always)]
-    pub(crate) fn of<T: Storage>(x: f32) -> Self {
-        if is_coarse::<T>() {
-            return Self::coarse(x);
-        }
+    pub(super) fn of(x: f32) -> Self {
         Self::new(x, |rest| rest)
     }
 
     /// Computes `e^(a b + and)`. The product is not rounded: for a product of 80, rounding would cost 80
-    /// ulps. `and` is a small correction, which the 16-bit path ignores.
+    /// ulps. `and` is a small correction.
     #[inline(always)]
-    pub(super) fn of_product<T: Storage>(a: f32, b: f32, and: f32) -> Self {
+    pub(super) fn of_product(a: f32, b: f32, and: f32) -> Self {
         let x = a * b;
-        if is_coarse::<T>() {
-            return Self::coarse(x);
-        }
         // The rounding error of the product.
         let lost = fma(a, b, -x);
         Self::new(x, |rest| fma(lost + and, core::f32::consts::LOG2_E, rest))
@@ -108,7 +89,7 @@ impl Exponential {
 
     /// The value in f32, which loses bits below 2^-126.
     #[inline(always)]
-    pub(crate) fn value(self) -> f32 {
+    pub(super) fn value(self) -> f32 {
         self.0 * Self::SCALE
     }
 
@@ -122,6 +103,15 @@ impl Exponential {
     #[inline(always)]
     pub(super) fn times(self, x: f32, y: f32) -> f32 {
         x * (self.0 * y) * Self::SCALE
+    }
+}
+
+/// `e^x` for `x <= 0`, to the accuracy of `A`.
+#[inline(always)]
+pub(crate) fn exponential<A: Storage>(x: f32) -> f32 {
+    match coarse::suffices::<A>() {
+        true => coarse::exponential(x),
+        false => Exponential::of(x).value(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch_norm;
 pub(crate) mod channel_reduce;
+mod coarse;
 pub(crate) mod elementwise;
 pub(crate) mod exponential;
 pub(crate) mod extrema;

@@ -3,8 +3,9 @@
 //! A list is interpreted step by step. All threads take the same branches, and each step is applied to
 //! several values, which share the cost of its branch.
 //!
-//! A new function is an arm of `step`. Relative errors are a few ulps of f32 everywhere, or `2^-16` for
-//! results that are stored in 16 bits; see `exponential`.
+//! A new function is an arm of `step`. Functions with exponentials are computed to the accuracy of a type `A`:
+//! with a relative error of a few ulps everywhere for f32 (`exponential`), and of `2^-16` for 16-bit types
+//! (`coarse`). It is the type of stored results, or a 16-bit type for results of products in 11 bits.
 
 use cuda_std::global::Global;
 use cuda_std::math::{self, fma};
@@ -13,6 +14,7 @@ use launch_config::elementwise::Bounds;
 use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, Step};
 use op_spec::ArithmeticOp;
 
+use super::coarse;
 use super::exponential::{Exponential, exp_less_one, ln_of_one_and, scaled_tail, with_sign};
 use super::map::clamp;
 use super::unroll::unroll;
@@ -64,18 +66,18 @@ impl<const N: usize> Keeps<N> for InRegisters<N> {
     }
 }
 
-/// Applies a list to values whose results are stored as `T`.
+/// Applies a list to values, to the accuracy of `A`.
 ///
 /// All threads of a warp should call it together with the same list; threads of different warps need not.
 #[inline(always)]
-pub(crate) fn apply<T: Storage, const N: usize>(
+pub(crate) fn apply<A: Storage, const N: usize>(
     list: &PointwiseList,
     values: [f32; N],
 ) -> [f32; N] {
     let mut values = values;
     let mut at = 0;
     while at < list.len() {
-        values = step::<T, N, _>(nth(list, at), values, &mut KeepsNothing);
+        values = step::<A, N, _>(nth(list, at), values, &mut KeepsNothing);
         at += 1;
     }
     values
@@ -84,7 +86,7 @@ pub(crate) fn apply<T: Storage, const N: usize>(
 /// [`apply`] for a list with operands: a residual of each value, and a function that returns the gain and the
 /// shift of each. An operand is `None` if the caller's lists never have it. The list keeps values in `keeps`.
 #[inline(always)]
-pub(crate) fn apply_with<T: Storage, const N: usize>(
+pub(crate) fn apply_with<A: Storage, const N: usize>(
     list: &OperandList,
     values: [f32; N],
     residual: Option<[f32; N]>,
@@ -119,21 +121,21 @@ pub(crate) fn apply_with<T: Storage, const N: usize>(
             // addresses, for which the compiler would copy the list to local memory.
             next.attributes[2] = f32::from_bits(opaque::to_compiler(next.attributes[2].to_bits()));
         }
-        values = step::<T, N, _>(next, values, &mut keeps);
+        values = step::<A, N, _>(next, values, &mut keeps);
         at += 1;
     }
 }
 
 /// [`apply_with`] for a list without gain and shift.
 #[inline(always)]
-pub(crate) fn apply_with_residual<T: Storage, const N: usize>(
+pub(crate) fn apply_with_residual<A: Storage, const N: usize>(
     list: &OperandList,
     values: [f32; N],
     residual: [f32; N],
     keeps: impl Keeps<N>,
 ) -> [f32; N] {
     let none = None::<fn() -> [[f32; 2]; N]>;
-    apply_with::<T, N>(list, values, Some(residual), none, keeps)
+    apply_with::<A, N>(list, values, Some(residual), none, keeps)
 }
 
 /// Returns step `at` through branches: an array with a variable index would be copied to each thread's local
@@ -157,7 +159,7 @@ fn nth(list: &PointwiseList, at: usize) -> Step {
 /// Applies one step to the values. It is not inlined on hosts, where one copy is enough.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-fn step<T: Storage, const N: usize, K: Keeps<N>>(
+fn step<A: Storage, const N: usize, K: Keeps<N>>(
     step: Step,
     values: [f32; N],
     keeps: &mut K,
@@ -166,19 +168,23 @@ fn step<T: Storage, const N: usize, K: Keeps<N>>(
     match step.function {
         Function::Clamp => each(values, |x| clamp(Bounds { min: a, max: b }, x)),
         Function::LeakyRelu => each(values, |x| if x > 0.0 { x } else { x * a }),
-        Function::Silu => each(values, silu::<T>),
-        Function::Gelu => each(values, gelu::<T>),
-        Function::GeluTanh => each(values, gelu_tanh::<T>),
-        Function::Sigmoid => each(values, sigmoid::<T>),
-        Function::Tanh => each(values, tanh),
+        Function::Silu => each(values, silu::<A>),
+        Function::Gelu => each(values, gelu::<A>),
+        Function::GeluTanh => each(values, gelu_tanh::<A>),
+        Function::Sigmoid => each(values, sigmoid::<A>),
+        Function::Tanh => each(values, tanh::<A>),
         Function::Hardswish => each(values, hardswish),
         Function::Elu => each(values, |x| {
             // Computed unconditionally, which avoids a branch.
-            let below = exp_less_one(x) * a;
+            let less_one = match coarse::suffices::<A>() {
+                true => coarse::exp_less_one(x),
+                false => exp_less_one(x),
+            };
+            let below = less_one * a;
             if x > 0.0 { x } else { below }
         }),
-        Function::Softplus => each(values, |x| softplus::<T>(x, a, b, c)),
-        Function::Mish => each(values, mish::<T>),
+        Function::Softplus => each(values, |x| softplus::<A>(x, a, b, c)),
+        Function::Mish => each(values, mish::<A>),
         Function::Hardsigmoid => each(values, hardsigmoid),
         Function::Affine => each(values, |x| fma(x, a, b)),
         Function::Keep => {
@@ -260,8 +266,11 @@ fn share(x: f32, exponential: Exponential, above: f32, below: f32) -> f32 {
 
 /// `1 / (1 + e^-x)`, or `e^x / (1 + e^x)`.
 #[inline(always)]
-fn sigmoid<T: Storage>(x: f32) -> f32 {
-    let exponential = Exponential::of::<T>(-math::abs(x));
+fn sigmoid<A: Storage>(x: f32) -> f32 {
+    if coarse::suffices::<A>() {
+        return coarse::sigmoid(x);
+    }
+    let exponential = Exponential::of(-math::abs(x));
     let above = math::reciprocal_normal(exponential.and_one());
     if x < 0.0 {
         exponential.times(1.0, above)
@@ -272,17 +281,23 @@ fn sigmoid<T: Storage>(x: f32) -> f32 {
 
 /// `x / (1 + e^-x)`. Minus infinity gives NaN, like its product with 0.
 #[inline(always)]
-pub(crate) fn silu<T: Storage>(x: f32) -> f32 {
-    let exponential = Exponential::of::<T>(-math::abs(x));
+pub(crate) fn silu<A: Storage>(x: f32) -> f32 {
+    if coarse::suffices::<A>() {
+        return x * coarse::sigmoid(x);
+    }
+    let exponential = Exponential::of(-math::abs(x));
     let above = math::reciprocal_normal(exponential.and_one());
     share(x, exponential, above, above)
 }
 
 /// `x` times the cumulative distribution function of the standard normal distribution.
 #[inline(always)]
-fn gelu<T: Storage>(x: f32) -> f32 {
+fn gelu<A: Storage>(x: f32) -> f32 {
+    if coarse::suffices::<A>() {
+        return coarse::gelu(x);
+    }
     let magnitude = math::abs(x);
-    let exponential = Exponential::of_product::<T>(magnitude, -0.5 * magnitude, NOTHING);
+    let exponential = Exponential::of_product(magnitude, -0.5 * magnitude, NOTHING);
     // Beyond 16 the exponential is 0, but an infinite magnitude would give infinity less infinity.
     let tail = scaled_tail(math::min(magnitude, 16.0));
     share(x, exponential, fma(-exponential.value(), tail, 1.0), tail)
@@ -290,7 +305,10 @@ fn gelu<T: Storage>(x: f32) -> f32 {
 
 /// `x * (1 + tanh(u)) / 2` with `u = sqrt(2 / pi) * (x + 0.044715 x^3)`, which is `x / (1 + e^(-2 u))`.
 #[inline(always)]
-fn gelu_tanh<T: Storage>(x: f32) -> f32 {
+fn gelu_tanh<A: Storage>(x: f32) -> f32 {
+    if coarse::suffices::<A>() {
+        return coarse::gelu_tanh(x);
+    }
     /// `2 sqrt(2 / pi)`: a multiple of 2^-20, and the remainder.
     const LINEAR: [f32; 2] = [1.595_768_9, 1.930_779e-7];
     /// 0.044715 times that constant, and its rounding error in f32.
@@ -303,14 +321,17 @@ fn gelu_tanh<T: Storage>(x: f32) -> f32 {
     let square_lost = fma(x, x, -square);
     let lost = lost + fma(CUBIC[0], square_lost, fma(CUBIC[1], square, LINEAR[1]));
     let down = -math::abs(x);
-    let exponential = Exponential::of_product::<T>(down, factor, down * lost);
+    let exponential = Exponential::of_product(down, factor, down * lost);
     let above = math::reciprocal_normal(exponential.and_one());
     share(x, exponential, above, above)
 }
 
 /// `(1 - e^(-2 x)) / (1 + e^(-2 x))` of the magnitude, with the sign of `x`.
 #[inline(always)]
-fn tanh(x: f32) -> f32 {
+fn tanh<A: Storage>(x: f32) -> f32 {
+    if coarse::suffices::<A>() {
+        return coarse::tanh(x);
+    }
     let less_one = exp_less_one(-2.0 * math::abs(x));
     with_sign(less_one * math::reciprocal_normal(less_one + 2.0), x)
 }
@@ -330,10 +351,14 @@ fn hardsigmoid(x: f32) -> f32 {
 
 /// `ln(1 + e^(beta x)) / beta`, or `x` if `beta x` is above the threshold.
 #[inline(always)]
-fn softplus<T: Storage>(x: f32, beta: f32, threshold: f32, beta_reciprocal: f32) -> f32 {
+fn softplus<A: Storage>(x: f32, beta: f32, threshold: f32, beta_reciprocal: f32) -> f32 {
     let product = x * beta;
-    let exponential = Exponential::of_product::<T>(-math::abs(x), math::abs(beta), NOTHING);
-    let rest = ln_of_one_and(exponential.value());
+    let rest = if coarse::suffices::<A>() {
+        coarse::ln_of_one_and(coarse::exponential(-math::abs(product)))
+    } else {
+        let exponential = Exponential::of_product(-math::abs(x), math::abs(beta), NOTHING);
+        ln_of_one_and(exponential.value())
+    };
     let value = (math::max(product, 0.0) + rest) * beta_reciprocal;
     if product > threshold { x } else { value }
 }
@@ -341,8 +366,11 @@ fn softplus<T: Storage>(x: f32, beta: f32, threshold: f32, beta_reciprocal: f32)
 /// `x tanh(ln(1 + e^x))`. The hyperbolic tangent is `(1 + 2 e) / (1 + 2 e + 2 e^2)` with `e = e^-x`, or
 /// `e (e + 2) / (e (e + 2) + 2)` with `e = e^x`. Minus infinity gives NaN.
 #[inline(always)]
-fn mish<T: Storage>(x: f32) -> f32 {
-    let exponential = Exponential::of::<T>(-math::abs(x));
+fn mish<A: Storage>(x: f32) -> f32 {
+    if coarse::suffices::<A>() {
+        return coarse::mish(x);
+    }
+    let exponential = Exponential::of(-math::abs(x));
     let e = exponential.value();
     let (over, under) = if x < 0.0 {
         (e + 2.0, fma(e, e + 2.0, 2.0))

@@ -5,7 +5,7 @@
 
 use cuda_std::math;
 
-use crate::parts::exponential::{Exponential, ln_from_one};
+use crate::parts::exponential::{exponential, ln_from_one};
 
 /// A reduction of several values.
 pub(crate) trait ReductionOperation {
@@ -99,7 +99,7 @@ impl LogSumExp {
         if a == b {
             1.0
         } else {
-            Exponential::of::<f32>(-math::abs(a - b)).value()
+            exponential::<f32>(-math::abs(a - b))
         }
     }
 }

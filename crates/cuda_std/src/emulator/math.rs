@@ -40,6 +40,7 @@ exact! {
     reciprocal_approx(x): f32 = 1.0 / x;
     reciprocal_normal(x): f32 = flushed(1.0 / flushed(x));
     exp2_normal(x): f32 = flushed(exp2(flushed(x)));
+    log2_normal(x): f32 = log2(flushed(x));
     abs(x): f32 = x.abs();
     floor(x): f32 = x.floor();
     ceil(x): f32 = x.ceil();

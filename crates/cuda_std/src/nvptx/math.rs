@@ -38,6 +38,7 @@ unary! {
     exp2: f32, reg32, "ex2.approx.f32";
     exp2_normal: f32, reg32, "ex2.approx.ftz.f32";
     log2: f32, reg32, "lg2.approx.f32";
+    log2_normal: f32, reg32, "lg2.approx.ftz.f32";
     sin: f32, reg32, "sin.approx.f32";
     cos: f32, reg32, "cos.approx.f32";
     tanh: f32, reg32, "tanh.approx.f32";

@@ -1,7 +1,7 @@
 //! The epilogue of a warpgroup's tile.
 
 use cuda_std::global::Global;
-use cuda_std::{async_proxy, barrier, math, opaque, thread, warp};
+use cuda_std::{async_proxy, barrier, f16, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::elementwise::Bounds;
 use launch_config::gemm::{CHANNEL_VALUES, GemmGeometry, LINE_BYTES, WARPGROUP_WARPS};
@@ -26,6 +26,9 @@ const MOST_OCTETS: usize = 4;
 /// Words of a line, and of its units of 16 bytes, which the swizzle exchanges by the line's index.
 const LINE_WORDS: u32 = LINE_BYTES / 4;
 const UNIT_WORDS: u32 = 4;
+
+/// The type to whose accuracy functions of results are computed: f32 is multiplied as tf32.
+type Accuracy = f16;
 
 impl<T: Packed> Output<'_, T> {
     /// Returns gain, shift and bias of a filter. If there are no gain and shift, the bias is the shift.
@@ -130,8 +133,8 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
         // One branch for each form, so that values of different filters are computed side by side.
         let (rounded, at) = (&self.output.rounded, state.stage);
         match (rounded.function, rounded.residual.is_present()) {
-            (RoundedFunction::SILU, false) => self.mapped::<false>(&sums, at, silu::<T>),
-            (RoundedFunction::SILU, true) => self.mapped::<true>(&sums, at, silu::<T>),
+            (RoundedFunction::SILU, false) => self.mapped::<false>(&sums, at, silu::<Accuracy>),
+            (RoundedFunction::SILU, true) => self.mapped::<true>(&sums, at, silu::<Accuracy>),
             (RoundedFunction::HARDSWISH, false) => self.mapped::<false>(&sums, at, hardswish),
             (RoundedFunction::HARDSWISH, true) => self.mapped::<true>(&sums, at, hardswish),
             (_, true) if rounded.after.slope != 1.0 => self.mapped::<true>(&sums, at, |x| x),
@@ -234,7 +237,7 @@ impl<'a, T: Packed, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS,
                 let rounded = T::from_f32_pair([sums[2 * pair], sums[2 * pair + 1]]);
                 [values[2 * pair], values[2 * pair + 1]] = T::to_f32_pair(rounded);
             });
-            let values = apply::<T, LISTED>(self.output.list, values);
+            let values = apply::<Accuracy, LISTED>(self.output.list, values);
             unroll!(3, |part| {
                 unroll!(16, |i| {
                     if LISTED * (part + 1) < SUMS {

@@ -73,12 +73,13 @@ impl<T: Storage> WithoutNorm<'_, T> {
         opaque::to_compiler(self.list.residual_at) != OperandList::ABSENT
     }
 
-    /// Applies the list to rounded results of channel `channel` of `channels`, with their residuals.
+    /// Applies the list to rounded results of channel `channel` of `channels`, with their residuals, to the
+    /// accuracy of `A`.
     ///
     /// # Safety
     /// The output has the channel.
     #[inline(always)]
-    pub(super) unsafe fn listed<const N: usize>(
+    pub(super) unsafe fn listed<A: Storage, const N: usize>(
         &self,
         values: [f32; N],
         residual: Option<[f32; N]>,
@@ -86,7 +87,7 @@ impl<T: Storage> WithoutNorm<'_, T> {
     ) -> [f32; N] {
         let (behind, channels) = (self.behind, channels as usize);
         let of_channels = move || [behind.of_channel(channel as usize, channels); N];
-        apply_with::<T, N>(
+        apply_with::<A, N>(
             self.list,
             values,
             residual,
@@ -118,7 +119,7 @@ impl<T: Storage> WithoutNorm<'_, T> {
         }
         let of_output = g.conv.output_channels() >> shuffle.shift;
         let channel = (of.1 >> shuffle.shift, of_output);
-        let [listed] = self.listed([value.to_f32()], residual, channel);
+        let [listed] = self.listed::<T, 1>([value.to_f32()], residual, channel);
         T::from_f32(listed)
     }
 }

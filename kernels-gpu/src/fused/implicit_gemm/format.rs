@@ -15,6 +15,9 @@ pub(super) type MmaBatchFilters = [[[u32; 4]; MMA_BATCH_STEPS as usize]; 2];
 pub(super) trait Format {
     /// The storage type of input, parameters and output.
     type Stored: Storage;
+    /// The type to whose accuracy functions of results are computed: a 16-bit type where products have no more
+    /// than 11 bits.
+    type Accuracy: Storage;
     /// Parts and scaling.
     const OPERANDS: OperandFormat;
     /// Rounds two values to the halves of a word, `low` to the low half.
@@ -74,9 +77,10 @@ pub(super) const fn part_of_pass(parts: u32, pass: u32) -> u32 {
 }
 
 macro_rules! format {
-    ($name:ident, $Stored:ident, $Operand:ident, $operands:ident, $pack:ident, $mma:ident, $start:expr) => {
+    ($name:ident, $Stored:ident, $Operand:ident, $Accuracy:ident, $operands:ident, $pack:ident, $mma:ident, $start:expr) => {
         impl Format for $name {
             type Stored = $Stored;
+            type Accuracy = $Accuracy;
             const OPERANDS: OperandFormat = OperandFormat::$operands;
             #[inline(always)]
             fn pack(low: f32, high: f32) -> u32 {
@@ -128,6 +132,7 @@ format!(
     F16x2,
     f32,
     f16,
+    f32,
     F16X2,
     pack_f16x2,
     m16n8k16_f16,
@@ -155,6 +160,7 @@ format!(
     ScaledF16,
     f32,
     f16,
+    f16,
     SCALED_F16,
     pack_f16x2,
     m16n8k16_f16,
@@ -162,6 +168,7 @@ format!(
 );
 format!(
     F16,
+    f16,
     f16,
     f16,
     STORED,
@@ -173,6 +180,7 @@ format!(
     Bf16x3,
     f32,
     bf16,
+    f32,
     BF16X3,
     pack_bf16x2,
     m16n8k16_bf16,
@@ -180,6 +188,7 @@ format!(
 );
 format!(
     Bf16,
+    bf16,
     bf16,
     bf16,
     STORED,

@@ -145,8 +145,9 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         let rounded = pairs.map(|pair| F::Stored::to_f32_pair(F::Stored::from_f32_pair(pair)));
         let ([a, b], [c, d]) = (rounded[0], rounded[1]);
         let without_norm = &self.output.without_norm;
+        let channels = self.g.conv.output_channels();
         let [a, b, c, d] =
-            without_norm.listed([a, b, c, d], None, (channel, self.g.conv.output_channels()));
+            without_norm.listed::<F::Accuracy, 4>([a, b, c, d], None, (channel, channels));
         if TOGETHER == 2 {
             (values[0], values[1]) = ([a, b], [c, d]);
         } else {

@@ -43,7 +43,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
             });
             let (list, of_channels) = (without_norm.list, Some(of_channels));
             let keeps = InRows(self.rows.0.cast().slice(lane, SLOTS));
-            let values = apply_with::<F::Stored, 16>(list, values, None, of_channels, keeps);
+            let values = apply_with::<F::Accuracy, 16>(list, values, None, of_channels, keeps);
             unroll!(3, |q| {
                 unroll!(16, |i| {
                     sums[16 * q + i] = sums[16 * (q + 1) + i];

@@ -254,7 +254,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
                     let of_channels = move || {
                         [behind.of_channel(channel as usize, of_output as usize); VECTOR_ELEMENTS]
                     };
-                    let listed = apply_with::<F::Stored, VECTOR_ELEMENTS>(
+                    let listed = apply_with::<F::Accuracy, VECTOR_ELEMENTS>(
                         without_norm.list,
                         F::Stored::to_f32_vector(values),
                         Some(F::Stored::to_f32_vector(residuals[0])),
