@@ -20,7 +20,7 @@ use super::map::clamp;
 use super::unroll::unroll;
 
 /// The most values that a list is applied to at a time.
-const MAX_VALUES: usize = 16;
+const MAX_VALUES: usize = 32;
 
 /// The list of a kernel. The variant is a compile-time constant of each kernel.
 #[derive(Clone, Copy)]
@@ -34,8 +34,8 @@ pub(crate) trait Keeps<const N: usize> {
     /// Keeps values, which replace the values kept before.
     fn keep(&mut self, values: [f32; N]);
 
-    /// The kept values, or `None` if lists keep nothing.
-    fn kept(&self) -> Option<[f32; N]>;
+    /// Applies `f` to each value and its kept value. Lists that keep nothing never need it.
+    fn with_kept(&self, values: [f32; N], f: impl Fn(f32, f32) -> f32) -> [f32; N];
 }
 
 /// Storage for lists that keep nothing.
@@ -49,8 +49,8 @@ impl<const N: usize> Keeps<N> for KeepsNothing {
     fn keep(&mut self, _: [f32; N]) {}
 
     #[inline(always)]
-    fn kept(&self) -> Option<[f32; N]> {
-        None
+    fn with_kept(&self, values: [f32; N], _: impl Fn(f32, f32) -> f32) -> [f32; N] {
+        values
     }
 }
 
@@ -61,8 +61,8 @@ impl<const N: usize> Keeps<N> for InRegisters<N> {
     }
 
     #[inline(always)]
-    fn kept(&self) -> Option<[f32; N]> {
-        Some(self.0)
+    fn with_kept(&self, values: [f32; N], f: impl Fn(f32, f32) -> f32) -> [f32; N] {
+        both(values, self.0, f)
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn apply_with<A: Storage, const N: usize>(
             && at == list.affine_at
         {
             let of_channels = of_channels();
-            unroll!(16, |i| {
+            unroll!(32, |i| {
                 if i < N {
                     let [gain, shift] = of_channels[i];
                     values[i] = fma(gain, values[i], shift);
@@ -191,23 +191,10 @@ fn step<A: Storage, const N: usize, K: Keeps<N>>(
             keeps.keep(values);
             values
         }
-        Function::AddKept => of_kept(values, keeps, |x, other| x + other),
-        Function::SubKept => of_kept(values, keeps, |x, other| x - other),
-        Function::MulKept => of_kept(values, keeps, |x, other| x * other),
-        Function::DivKept => of_kept(values, keeps, |x, other| x / other),
-    }
-}
-
-/// Applies `f` to each value and its kept value. Lists that keep nothing have no such step.
-#[inline(always)]
-fn of_kept<const N: usize>(
-    values: [f32; N],
-    keeps: &impl Keeps<N>,
-    f: impl Fn(f32, f32) -> f32,
-) -> [f32; N] {
-    match keeps.kept() {
-        Some(kept) => both(values, kept, f),
-        None => values,
+        Function::AddKept => keeps.with_kept(values, |x, other| x + other),
+        Function::SubKept => keeps.with_kept(values, |x, other| x - other),
+        Function::MulKept => keeps.with_kept(values, |x, other| x * other),
+        Function::DivKept => keeps.with_kept(values, |x, other| x / other),
     }
 }
 
@@ -234,7 +221,7 @@ fn both<const N: usize>(
     f: impl Fn(f32, f32) -> f32,
 ) -> [f32; N] {
     const { assert!(N <= MAX_VALUES) };
-    unroll!(16, |i| {
+    unroll!(32, |i| {
         if i < N {
             values[i] = f(values[i], others[i]);
         }
@@ -246,7 +233,7 @@ fn both<const N: usize>(
 #[inline(always)]
 fn each<const N: usize>(mut values: [f32; N], f: impl Fn(f32) -> f32) -> [f32; N] {
     const { assert!(N <= MAX_VALUES) };
-    unroll!(16, |i| {
+    unroll!(32, |i| {
         if i < N {
             values[i] = f(values[i]);
         }

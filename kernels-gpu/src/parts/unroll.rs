@@ -20,6 +20,10 @@ macro_rules! unroll {
     (16, |$i:ident| $body:block) => {
         $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
+    (32, |$i:ident| $body:block) => {
+        $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22
+            23 24 25 26 27 28 29 30 31)
+    };
 }
 
 #[cfg(target_arch = "nvptx64")]

@@ -225,8 +225,9 @@ impl ImplicitGemm {
     }
 
     /// Whether the kernels [can](Self::can_store) store results through this list faster than a launch for
-    /// it. For exponentials, the few warps of a warp-specialized tile take about as long as the launch that
-    /// would be saved; a list with gain and shift saves two. `docs/tuning.md` has the figures.
+    /// it. In the few warps of a warp-specialized tile, an exponential takes as long as the launch that would
+    /// be saved, unless it is a coarse one of a launch that moves f32; a list with gain and shift saves two
+    /// launches. `docs/tuning.md` has the figures.
     pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
         let (can_store, (list, rounded)) = (self.can_store(list, dtype), self.lists(list, dtype));
         let steps = &list.functions.steps()[..list.functions.len()];
@@ -237,7 +238,8 @@ impl ImplicitGemm {
             // A list that is applied while rows are written takes longer than a launch, unless gain and shift
             // would need a further launch.
             Some(_) if self.is_shuffled() && list.has_residual() && affine == 0 => false,
-            Some(_) => exponentials.count() <= affine,
+            Some(_) if self.config.format.scaled => true,
+            Some(_) => exponentials.count() <= 1 + affine,
             None => true,
         };
         can_store && (rounded != RoundedEpilogue::NONE || is_quick)

@@ -207,21 +207,28 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         input_descale: f32,
     ) -> bool {
         let seen = self.scale(sums, input_descale);
-        unroll!(2, |staged_tile| {
-            if staged_tile < Self::STAGED_TILES {
-                // All lanes have read the previous staged tile.
-                warp::sync_warp(warp::ALL_LANES);
-                E::stage(self, sums, staged_tile);
-                warp::sync_warp(warp::ALL_LANES);
-                if staged_tile == 0 && E::HAS_NORM {
-                    // All values of the half have been rounded by now: f32 needs no rounding, and other types
-                    // have one staged tile.
-                    self.take_moments(sums, half, is_whole);
-                }
-                let first = half * HALF_PIXELS + staged_tile as u32 * Self::STAGED_PIXELS;
-                E::write(self, first);
+        // All lanes have read the previous staged tile.
+        warp::sync_warp(warp::ALL_LANES);
+        E::stage(self, sums, 0);
+        warp::sync_warp(warp::ALL_LANES);
+        if E::HAS_NORM {
+            // All values of the half have been rounded by now: f32 needs no rounding, and other types have
+            // one staged tile.
+            self.take_moments(sums, half, is_whole);
+        }
+        let mut staged_tile = 0;
+        loop {
+            let first = half * HALF_PIXELS + staged_tile * Self::STAGED_PIXELS;
+            E::write(self, first);
+            staged_tile = opaque::to_compiler(staged_tile + 1);
+            // There are one or two.
+            if Self::STAGED_TILES == 1 || staged_tile > 1 {
+                break;
             }
-        });
+            warp::sync_warp(warp::ALL_LANES);
+            E::stage(self, sums, 1);
+            warp::sync_warp(warp::ALL_LANES);
+        }
         seen
     }
 

@@ -23,7 +23,7 @@ use crate::parts::pointwise::{InRegisters, apply_with};
 use crate::parts::unroll::unroll;
 
 /// Words of shared memory for each filter of a row.
-const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
+pub(super) const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
 
 /// Rows that a lane has in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 4;
@@ -43,16 +43,16 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         self.g.shuffle.is_present()
     }
 
-    /// Whether the list is applied to rows as they are written, because it has a residual.
+    /// Whether results are shuffled, and the list has a residual: it is then applied as rows are written.
     #[inline(always)]
-    pub(super) fn is_listed_in_rows(&self) -> bool {
+    pub(super) fn has_residual(&self) -> bool {
         self.is_shuffled() && self.output.without_norm.has_residual()
     }
 
     /// Returns the shuffle, recomputed each time: kept values that depend on it alone would take registers
     /// during the mainloop.
     #[inline(always)]
-    fn shuffle(&self) -> PixelShuffle {
+    pub(super) fn shuffle(&self) -> PixelShuffle {
         let shuffle = &self.g.shuffle;
         PixelShuffle {
             shift: opaque::to_compiler(shuffle.shift),

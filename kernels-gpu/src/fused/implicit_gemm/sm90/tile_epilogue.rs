@@ -103,15 +103,9 @@ impl TileEpilogue for Stored {
 
     #[inline(always)]
     unsafe fn apply_list<F: Format, const SUMS: usize>(
-        results: &Results<'_, F, SUMS, Self>,
-        sums: &mut [f32; SUMS],
+        _: &Results<'_, F, SUMS, Self>,
+        _: &mut [f32; SUMS],
     ) {
-        if is_without_norm::<Self>(&results.g)
-            && !results.output.without_norm.list.is_empty()
-            && !results.is_listed_in_rows()
-        {
-            results.list(sums);
-        }
     }
 
     #[inline(always)]
@@ -132,9 +126,12 @@ impl TileEpilogue for Stored {
         results: &Results<'_, F, SUMS, Self>,
         first: u32,
     ) {
-        if results.is_listed_in_rows() {
+        if results.has_residual() {
             results.write_shuffled_through_list(opaque::to_compiler(first));
-        } else if results.is_shuffled() {
+            return;
+        }
+        results.list_staged();
+        if results.is_shuffled() {
             results.write_shuffled(opaque::to_compiler(first));
         } else {
             results.write_rows(first);
