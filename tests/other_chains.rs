@@ -9,6 +9,7 @@ use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains;
+use crate::channels_last::are_close;
 use crate::layouts::{bits_of, channels_last, lying, way};
 use crate::suite::in_every_type;
 
@@ -372,7 +373,12 @@ fn transposed_apart(backend: Backend) -> Outcome {
                     assert_eq!(explained.regions.len(), 1, "{explained}");
                     let got = bits_of(&model.forward_with(inputs(), &options)?)?;
                     let wanted = bits_of(&model.forward_with(inputs(), &apart)?)?;
-                    assert_eq!(got, wanted, "{text}, {dtype}, NHWC: {in_nhwc}");
+                    let message = format!("{text}, {dtype}, NHWC: {in_nhwc}");
+                    // Behind products in 11 bits, exponentials are as coarse.
+                    match dtype == DType::F32 && precision == Precision::Fast {
+                        true => are_close(&got, &wanted, (dtype, precision)),
+                        false => assert_eq!(got, wanted, "{message}"),
+                    }
                 }
             }
         }

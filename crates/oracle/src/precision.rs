@@ -21,6 +21,9 @@ pub struct Precision {
     pub factors_of_largest: f64,
     /// Unit roundoff of all other arithmetic.
     pub arithmetic: f64,
+    /// The error of pointwise functions with exponentials beyond that of their arithmetic, relative to the
+    /// result.
+    pub functions: f64,
     /// Unit roundoff of the storage format of tensors; 0 if it is the arithmetic's own format.
     pub storage: f64,
     /// Half of the storage format's smallest positive number: the error of rounding to 0.
@@ -34,6 +37,8 @@ pub struct Precision {
 
 const F32_UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 const TF32_UNIT: f64 = 1.0 / (1u64 << 11) as f64;
+/// The error of functions of 16-bit values, and of products in 11 bits.
+const COARSE: f64 = 1.0 / (1u64 << 16) as f64;
 /// The largest truncation error of 17 addends, each truncated two bits below the last bit of the largest,
 /// and of their sum: see `cuda_std::mma`.
 const CUT: f64 = 5.25 / (1u64 << 23) as f64;
@@ -54,6 +59,7 @@ impl Precision {
         // 2^8, filters to 2^10.
         factors_of_largest: 1.0 / (1u64 << 33) as f64,
         arithmetic: F32_UNIT,
+        functions: 0.0,
         storage: 0.0,
         // Subnormal numbers may be flushed to zero.
         underflow: f32::MIN_POSITIVE as f64,
@@ -84,6 +90,7 @@ impl Precision {
     pub const TF32: Self = Self {
         cut: CUT,
         factors: 2.0 * TF32_UNIT,
+        functions: COARSE,
         ..Self::F32
     };
 
@@ -93,6 +100,7 @@ impl Precision {
         cut: CUT,
         factors_underflow: 0.0,
         factors_of_largest: 0.0,
+        functions: COARSE,
         storage: TF32_UNIT,
         underflow: 1.0 / (1u64 << 25) as f64,
         largest: 65504.0,
@@ -104,6 +112,7 @@ impl Precision {
         cut: CUT,
         factors_underflow: 0.0,
         factors_of_largest: 0.0,
+        functions: COARSE,
         storage: 1.0 / (1u64 << 8) as f64,
         ..Self::F32
     };
@@ -117,6 +126,7 @@ impl Precision {
         factors_underflow: 0.0,
         factors_of_largest: 0.0,
         arithmetic: f64::EPSILON,
+        functions: 0.0,
         storage: 0.0,
         underflow: f64::MIN_POSITIVE,
         largest: f64::MAX,

@@ -41,7 +41,7 @@ pub(super) fn tanh(x: f32) -> f32 {
         -2.0,
         1.0,
     );
-    let near = fma(x * (x * x), CUBIC, x);
+    let near = x * fma(x * x, CUBIC, 1.0);
     if math::abs(x) < 0.0625 { near } else { far }
 }
 

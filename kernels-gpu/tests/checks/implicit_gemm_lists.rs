@@ -160,6 +160,7 @@ pub(super) fn listed<F: Operand>(
             all.push(("sub, affine", apart, wanted));
         }
     }
+    let is_coarse = F::OPERANDS.scaled && size_of::<F::Stored>() == 4;
     for (name, list, wanted) in run.variants(what, &all) {
         let ended = Ended {
             list: *list,
@@ -171,7 +172,9 @@ pub(super) fn listed<F: Operand>(
         let got = multiply(&ended)?;
         for (index, (got, wanted)) in got.iter().zip(wanted.values()?).enumerate() {
             let is_same = got.to_bits() == wanted.to_bits() || got.is_nan() && wanted.is_nan();
-            if !is_same {
+            // `by_itself` applies accurate functions to f32; eight coarse ones in turn are off by 2^-13.
+            let is_close = is_coarse && (got - wanted).abs() <= wanted.abs().max(1.0) / 8192.0;
+            if !is_same && !is_close {
                 let problem = format!("{what}, {name}: {index} is {got}, not {wanted}");
                 return Err(Failure(problem));
             }

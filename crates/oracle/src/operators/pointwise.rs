@@ -21,7 +21,8 @@
 //! | minimum, maximum | `y = min(x, value)`, `y = max(x, value)`; NaN stays, a value that is NaN wins | `abs(y)`, for the rounding of the value | `t`, nothing where the value surely wins |
 //!
 //! From silu on, `y` is computed from exponentials, polynomials and quotients. These are some 16 sequential
-//! operations without cancellation, so all errors are relative to `y`, even in the tails. NaN stays. A
+//! operations without cancellation, so all errors are relative to `y`, even in the tails. For 16-bit types
+//! they are approximations with an error of their own (`Precision::functions`). NaN stays. A
 //! function that is a product with `x` gives NaN for minus infinity, as in PyTorch. PyTorch's float64
 //! results in golden files add 1 to an error function or tangent near -1. The tolerance of gelu includes
 //! this float64 rounding times `abs(x)`.
@@ -87,7 +88,7 @@ impl Operator for PointwiseProblem {
 
     fn tolerance(&self, of: &Given<'_>, mut t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
         let &Given { x, y, .. } = of;
-        let unit = chained(16) * precision.arithmetic;
+        let unit = chained(16) * precision.arithmetic + precision.functions;
         // The passed-on error, and the rounding of a value with this error.
         let smooth = |t: f64, y: &f64| t + unit * (y.abs() + t);
         Zip::from(&mut t)
