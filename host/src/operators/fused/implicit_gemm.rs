@@ -225,8 +225,8 @@ impl ImplicitGemm {
     }
 
     /// Whether the kernels [can](Self::can_store) store results through this list faster than a launch for
-    /// it. In the few warps of a warp-specialized tile, an exponential takes as long as the launch that would
-    /// be saved, unless it is a coarse one of a launch that moves f32; a list with gain and shift saves two
+    /// it. In the few warps of a warp-specialized tile, an exponential takes up to the time of the launch that
+    /// would be saved, unless it is coarse and the launch would move f32; a list with gain and shift saves two
     /// launches. `docs/tuning.md` has the figures.
     pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
         let (can_store, (list, rounded)) = (self.can_store(list, dtype), self.lists(list, dtype));
