@@ -69,16 +69,27 @@ bugs! {
             "if «at < x.len()» {\n                y.store(" => "true";
     "parts/pointwise.rs":
         pointwise_takes_the_attributes_of_the_first_step, pointwise::lists::<f32>,
-            "values = step::<T, N, _>(nth(list, «at»), values, &mut KeepsNothing);" => "0";
+            "values = step::<A, N, _>(nth(list, «at»), values, &mut KeepsNothing);" => "0";
         a_value_is_taken_in_the_place_of_the_kept_one, pointwise::lists::<f32>,
-            "Some(kept) => both(values, «kept», f)," => "values";
+            "both(values, «self.0», f)" => "values";
         a_residual_is_what_is_subtracted_from, pointwise::lists::<f32>,
             "ArithmeticOp::Sub => both(values, others, |x, other| «x - other»)," => "other - x";
-        tail_of_a_normal_distribution_without_what_rounding_took, pointwise::all_magnitudes,
-            "Exponential::of_product::<T>(magnitude, -0.5 * magnitude, NOTHING)"
-                => "Exponential::of::<T>(-0.5 * magnitude * magnitude)";
+        tail_of_a_normal_distribution_without_what_rounding_took, pointwise::all_magnitudes::<f32>,
+            "Exponential::of_product(magnitude, -0.5 * magnitude, NOTHING)"
+                => "Exponential::of(-0.5 * magnitude * magnitude)";
         arithmetic_with_a_constant_has_no_summand, pointwise::lists::<f32>,
             "Function::Affine => each(values, |x| fma(x, a, «b»))," => "0.0";
+    "parts/coarse.rs":
+        coarse_tangents_have_the_series_near_zero_for_larger_values, pointwise::all_magnitudes::<f16>,
+            "if math::abs(x) < «0.0625» { near }" => "0.25";
+        coarse_tails_lack_a_digit_of_a_coefficient, pointwise::all_magnitudes::<f16>,
+            "fma(tail, t, «4.711_2»)" => "4.71";
+        coarse_exponentials_less_one_cancel_near_zero, pointwise::all_magnitudes::<f16>,
+            "if x > «-0.125» {" => "-0.0001";
+        coarse_logarithms_cancel_near_one, pointwise::all_magnitudes::<bf16>,
+            "if x < «0.0625» {" => "0.0";
+        coarse_mish_of_large_values_is_infinite, pointwise::all_magnitudes::<f16>,
+            "exponential(«math::min(x, 20.0)»)" => "x";
     "fused/group_norm_scale_pointwise.rs":
         vectors_across_planes_take_an_element_too_few_from_the_next, norm::functions::<f32>,
             "position + (i - first) as u32 >= segments.length()"
@@ -317,9 +328,9 @@ bugs! {
         softmax_of_a_batch_of_minus_infinity_is_nan, softmax::matches::<f32>,
             "largest_of(«f32::MIN», values)" => "f32::NEG_INFINITY";
         sums_of_threads_keep_their_own_scale, softmax::matches::<f32>,
-            "sum *= Exponential::of::<T>(«own - largest»).value();" => "0.0";
+            "sum *= exponential::<T>(«own - largest»);" => "0.0";
         softmax_sums_batches_at_their_own_scale, softmax::matches::<f32>,
-            "sum *= Exponential::of::<T>(«largest - next»).value();" => "0.0";
+            "sum *= exponential::<T>(«largest - next»);" => "0.0";
         softmax_of_minus_infinity_alone_is_infinite, softmax::matches::<f32>,
             "let logarithm = if «sum >= 1.0» {" => "sum >= 0.0";
     "layer_norm.rs":

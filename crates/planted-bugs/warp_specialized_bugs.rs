@@ -28,10 +28,10 @@ bugs! {
             "«self.g.tile_pixels() == WARP_SPECIALIZED.pixels() && is_within(&self.made(), self.place)»"
                 => "is_within(&self.made(), self.place)";
         warp_specialized_results_are_overwritten_while_they_are_written, implicit_gemm::warp_specialized::<f16>,
-            "                // All lanes have read the previous staged tile.\n                «warp::sync_warp(warp::ALL_LANES);»"
+            "        // All lanes have read the previous staged tile.\n        «warp::sync_warp(warp::ALL_LANES);»"
                 => "";
         warp_specialized_results_are_read_before_they_are_there, implicit_gemm::warp_specialized::<f16>,
-            "                «warp::sync_warp(warp::ALL_LANES);»\n                if staged_tile" => "";
+            "        «warp::sync_warp(warp::ALL_LANES);»\n        if E::HAS_NORM" => "";
         warp_specialized_second_half_is_the_first_again, implicit_gemm::warp_specialized::<f16>,
             "sums[at] = sums[(«HALF_SUMS + at») % SUMS];" => "at";
     "fused/implicit_gemm/filters.rs":

@@ -17,7 +17,15 @@ bugs! {
             "column = opaque::to_compiler(column + «together * WARP_THREADS»);" => "WARP_THREADS";
     "fused/implicit_gemm/sm90/listed.rs":
         lists_have_the_gain_of_the_filter, conv_transpose_shuffled::matches::<Bf16x3>,
-            "let channel = «filter >> shift»;" => "filter";
+            "let channel = «((self.channel + filter) >> shift)».min(channels - 1);" => "(self.channel + filter)";
+        lists_are_applied_to_the_first_lane_alone, conv_transpose_shuffled::matches::<Bf16x3>,
+            "of_row + «lane % 2 * VECTOR»;" => "0 * lane";
+        lists_leave_out_the_second_values_of_a_row, conv_transpose_shuffled::matches::<f16>,
+            "first = opaque::to_compiler(first + «2 * LISTED as u32»);" => "4 * LISTED as u32";
+        lists_take_values_that_are_not_there_yet, conv_transpose_shuffled::matches::<f16>,
+            "        }\n        «warp::sync_warp(warp::ALL_LANES);»" => "";
+        kept_values_are_those_of_the_first_vector, conv_transpose_shuffled::matches::<Bf16x3>,
+            "unsafe { self.own.vector(«v») }," => "0";
     "fused/implicit_gemm/sm90/reduced.rs":
         reduced_sets_have_filters_beyond_the_last, implicit_gemm_reduced::matches::<ScaledF16>,
             "if «of_set + behind < self.filters» {" => "of_set < self.filters";

@@ -20,7 +20,7 @@
 //! | `peak/` | peak throughput of the device, for benchmarks |
 //! | `parts/`: `elementwise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
 //! | `parts/`: `map`, `planes`, `reduction_operations` | the functions that these loops apply to elements |
-//! | `parts/`: `pointwise`, `exponential` | lists of pointwise functions, and the exponentials in them |
+//! | `parts/`: `pointwise`, `exponential`, `coarse` | lists of pointwise functions, and the exponentials in them |
 //! | `parts/`: `moments`, `batch_norm`, `extrema` | statistics, folded batch norms, pooling before a norm |
 //! | `parts/`: `series` | values along an axis, in registers of several threads |
 //! | `parts/`: `store` | epilogues of convolutions without a norm |

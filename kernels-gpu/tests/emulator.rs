@@ -102,7 +102,9 @@ tests! {
         checks::pointwise::clamp::<f32> => checks::pointwise::clamp::<f16>, checks::pointwise::clamp::<bf16>;
     pointwise_walks_over_lists_without_rounding_in_between:
         checks::pointwise::lists::<f32> => checks::pointwise::lists::<f16>, checks::pointwise::lists::<bf16>;
-    pointwise_functions_are_accurate_at_all_magnitudes: checks::pointwise::all_magnitudes;
+    pointwise_functions_are_accurate_at_all_magnitudes: checks::pointwise::all_magnitudes::<f32>;
+    pointwise_functions_of_16_bits_are_accurate_at_all_magnitudes:
+        checks::pointwise::all_magnitudes::<f16> => checks::pointwise::all_magnitudes::<bf16>;
     fold_scale_matches:
         checks::elementwise::fold::<f32> => checks::elementwise::fold::<f16>, checks::elementwise::fold::<bf16>;
     max_pool2d_matches_alone_and_fused: checks::max_pool2d::max_pool2d::<f32>;

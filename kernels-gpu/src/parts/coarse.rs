@@ -1,9 +1,9 @@
-//! Functions with exponentials to a relative error of `2^-16`: for results that are stored in 16 bits, or whose
-//! operands were rounded to 11 bits. They take a third of the instructions of the accurate functions.
+//! Functions with exponentials to a relative error of `2^-16`: for results that are stored in 16 bits, or
+//! whose operands were rounded to 11 bits. They take a third of the instructions of the accurate functions.
 //!
-//! The error is relative everywhere, also in tails and near 0, where sums would cancel; there, short polynomials
-//! take their place. Magnitudes below `2^-126` may become 0. NaN stays NaN, and infinities give what the
-//! formulas in f32 give: minus infinity times a sigmoid is NaN.
+//! The error is relative everywhere, also in tails and near 0, where short polynomials replace sums that
+//! would cancel. Magnitudes below `2^-119` may become 0. NaN stays NaN, and infinities give what the formulas
+//! in f32 give: minus infinity times a sigmoid is NaN.
 
 use core::f32::consts::{LN_2, LOG2_E};
 
@@ -45,8 +45,8 @@ pub(super) fn tanh(x: f32) -> f32 {
     if math::abs(x) < 0.0625 { near } else { far }
 }
 
-/// `x` times the cumulative distribution function of the standard normal distribution. Its tail beyond `|x|` is
-/// `e^(-x^2 / 2)` times a polynomial in `1 / (|x| + 3.25)`, with a relative error of `2^-18`.
+/// `x` times the cumulative distribution function of the standard normal distribution. Its tail beyond `|x|`
+/// is `e^(-x^2 / 2)` times a polynomial in `1 / (|x| + 3.25)`, with a relative error of `2^-18`.
 #[inline(always)]
 pub(super) fn gelu(x: f32) -> f32 {
     let t = reciprocal_normal(math::abs(x) + 3.25);

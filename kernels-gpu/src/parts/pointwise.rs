@@ -3,9 +3,9 @@
 //! A list is interpreted step by step. All threads take the same branches, and each step is applied to
 //! several values, which share the cost of its branch.
 //!
-//! A new function is an arm of `step`. Functions with exponentials are computed to the accuracy of a type `A`:
-//! with a relative error of a few ulps everywhere for f32 (`exponential`), and of `2^-16` for 16-bit types
-//! (`coarse`). It is the type of stored results, or a 16-bit type for results of products in 11 bits.
+//! A new function is an arm of `step`. Functions with exponentials are computed to the accuracy of a type
+//! `A`: with a relative error of a few ulps everywhere for f32 (`exponential`), and of `2^-16` for 16-bit
+//! types (`coarse`). It is the type of stored results, or a 16-bit type for results of products in 11 bits.
 
 use cuda_std::global::Global;
 use cuda_std::math::{self, fma};

@@ -7,7 +7,7 @@ use op_spec::{GeluApproximation, PointwiseSpec};
 
 use super::super::kernels::pointwise::{POINTWISE, POINTWISE_KEPT, POINTWISE_RESIDUAL};
 use super::norm::optional;
-use super::{Failure, Loaded, Outcome, Run, case, compare, expected, label, rounded_once};
+use super::{Failure, Loaded, Outcome, Run, case, compare, expected, label, rounded_once, stored};
 
 /// A list of layers: functions, at most one residual, and arithmetic with what an earlier layer gives.
 pub(super) fn list(layers: &[Layer]) -> OperandList {
@@ -159,12 +159,18 @@ fn functions() -> Vec<Layer> {
 /// and one or two units for an approximate reciprocal on a device. 7 units are 3.5 to 7 ulps.
 const UNITS: f64 = 7.0;
 
+/// The tolerance of a function for 16-bit types, relative to the value, before the value is rounded.
+const COARSE: f64 = 1.0 / (1u64 << 16) as f64;
+
+/// Magnitudes below this may become 0 in functions for 16-bit types.
+const COARSE_SMALLEST: f64 = 128.0 * f32::MIN_POSITIVE as f64;
+
 /// Checks every function at numbers of all magnitudes, more of them where formulas change, at NaN and at
 /// infinities. The relative error is bounded, however small the value, and a zero has the right sign.
-pub(crate) fn all_magnitudes(run: &Run) -> Outcome {
+pub(crate) fn all_magnitudes<T: Storage>(run: &Run) -> Outcome {
     let mut values: Vec<f32> = vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
     // Points where functions switch formulas, and the adjacent floats.
-    for bend in [0.5f32, 3.0, 6.0, 12.0, 20.0] {
+    for bend in [0.0625f32, 0.125, 0.5, 3.0, 6.0, 12.0, 20.0] {
         for bits in bend.to_bits() - 1..=bend.to_bits() + 1 {
             values.extend([f32::from_bits(bits), -f32::from_bits(bits)]);
         }
@@ -184,24 +190,33 @@ pub(crate) fn all_magnitudes(run: &Run) -> Outcome {
             }
         }
     }
+    let values: Vec<f32> = values.into_iter().map(stored::<T>).collect();
     for layer in functions() {
         let layers = [layer];
-        let mut case = case::<f32>(layers.clone(), &[1, 1, values.len()]);
+        let mut case = case::<T>(layers.clone(), &[1, 1, values.len()]);
         case.x.iter_mut().zip(&values).for_each(|(x, &v)| *x = v);
         let wanted = case.reference().expect("a layer that takes any input");
-        let x = run.tensor::<f32>(&values)?;
-        let y = run.empty::<f32>(values.len())?;
+        let x = run.tensor::<T>(&values)?;
+        let y = run.empty::<T>(values.len())?;
         let len = values.len() as u64;
         let arguments = (x.source(), y.ptr(), len, list(&layers).functions);
-        run.launch(&POINTWISE, &[label::<f32>()], shape(len), arguments)?;
+        run.launch(&POINTWISE, &[label::<T>()], shape(len), arguments)?;
         for ((x, y), &want) in values.iter().zip(y.values()?).zip(&wanted) {
             let off = (f64::from(y) - want).abs();
             let smallest = f64::from(f32::MIN_POSITIVE);
-            let near = off <= UNITS / f64::from(1 << 24) * want.abs().max(smallest);
+            let near = match size_of::<T>() {
+                4 => off <= UNITS / f64::from(1 << 24) * want.abs().max(smallest),
+                _ => {
+                    // The results of rounding the bounds of the value.
+                    let bound = COARSE * want.abs() + COARSE_SMALLEST;
+                    let [low, high] = [want - bound, want + bound].map(|v| stored::<T>(v as f32));
+                    (low..=high).contains(&y)
+                }
+            };
             let right = if want.is_nan() {
                 y.is_nan()
             } else {
-                f64::from(y) == want || f64::from(y) == f64::from(want as f32) || near
+                f64::from(y) == want || y == stored::<T>(want as f32) || near
             };
             if !right || !want.is_nan() && y.is_sign_negative() != want.is_sign_negative() {
                 let what = match &layers[0] {

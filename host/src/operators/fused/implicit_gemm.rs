@@ -225,9 +225,8 @@ impl ImplicitGemm {
     }
 
     /// Whether the kernels [can](Self::can_store) store results through this list faster than a launch for
-    /// it. In the few warps of a warp-specialized tile, an exponential takes up to the time of the launch that
-    /// would be saved, unless it is coarse and the launch would move f32; a list with gain and shift saves two
-    /// launches. `docs/tuning.md` has the figures.
+    /// it (`docs/tuning.md`). In the few warps of a warp-specialized tile, an exponential takes up to the
+    /// time of that launch, unless it is coarse and the launch moves f32. Gain and shift save a second one.
     pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
         let (can_store, (list, rounded)) = (self.can_store(list, dtype), self.lists(list, dtype));
         let steps = &list.functions.steps()[..list.functions.len()];

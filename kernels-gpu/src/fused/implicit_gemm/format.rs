@@ -15,8 +15,8 @@ pub(super) type MmaBatchFilters = [[[u32; 4]; MMA_BATCH_STEPS as usize]; 2];
 pub(super) trait Format {
     /// The storage type of input, parameters and output.
     type Stored: Storage;
-    /// The type to whose accuracy functions of results are computed: a 16-bit type where products have no more
-    /// than 11 bits.
+    /// The type to whose accuracy functions of results are computed: a 16-bit type where products have no
+    /// more than 11 bits.
     type Accuracy: Storage;
     /// Parts and scaling.
     const OPERANDS: OperandFormat;
