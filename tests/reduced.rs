@@ -121,6 +121,19 @@ fn cases() -> Vec<(Case, &'static str)> {
         ),
         (
             case(
+                "phases_through_a_list",
+                vec![
+                    up(18).stride(2).padding(1).output_padding(1).into(),
+                    Layer::hardswish(),
+                    Layer::mul(parameter("gain")),
+                    Layer::max_pool2d(2).into(),
+                ],
+                &[2, 16, 9, 11],
+            ),
+            "conv_transpose2d hardswish mul max_pool2d",
+        ),
+        (
+            case(
                 "phases_and_pixels",
                 vec![
                     up(16).stride([1, 2]).into(),
