@@ -9,7 +9,7 @@ use libtest_mimic::Trial;
 use ndarray::Axis;
 
 use crate::backend::{Backend, Outcome};
-use crate::layouts::{Way, bits_of, channels_last, lying, way};
+use crate::layouts::{Way, are_close, bits_of, channels_last, lying, way};
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
@@ -93,28 +93,6 @@ fn transposes(backend: Backend) -> Outcome {
         }
     }
     Ok(())
-}
-
-/// Asserts that results which sum a few hundred products in another order, or on other units, differ by at
-/// most two roundings of the largest value. NaN must match NaN.
-pub(crate) fn are_close(got: &[u32], wanted: &[u32], (dtype, precision): (DType, Precision)) {
-    let values = |bits: &[u32]| bits.iter().copied().map(f32::from_bits).collect::<Vec<_>>();
-    let (got, wanted) = (values(got), values(wanted));
-    let largest = wanted.iter().filter(|v| !v.is_nan());
-    let largest = largest.fold(0.0_f32, |largest, v| largest.max(v.abs()));
-    let rounding = match (dtype, precision) {
-        (DType::BF16, _) => 2.0_f32.powi(-8),
-        (DType::F16, _) | (_, Precision::Fast) => 2.0_f32.powi(-11),
-        _ => 2.0_f32.powi(-20),
-    };
-    assert_eq!(got.len(), wanted.len());
-    for (got, wanted) in got.into_iter().zip(wanted) {
-        let is_close = (got - wanted).abs() <= 2.0 * rounding * largest;
-        assert!(
-            is_close || got.is_nan() && wanted.is_nan(),
-            "{got}, not {wanted}"
-        );
-    }
 }
 
 /// Channels-last inputs give a channels-last output without a copy. Without warpgroup MMA, where both layouts

@@ -6,8 +6,7 @@ use convfuse::{DType, Model, Options, Tensor, data};
 use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
-use crate::channels_last::are_close;
-use crate::layouts::{bits_of, channels_last, lying, way};
+use crate::layouts::{are_close, bits_of, channels_last, lying, way};
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(

@@ -10,7 +10,7 @@ use ndarray::{ArrayD, Axis};
 use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
-use crate::channels_last::are_close;
+use crate::layouts::are_close;
 use crate::suite::{bits, in_every_type, says};
 use crate::{chains, layouts};
 

@@ -1,5 +1,6 @@
 //! Tensors whose layout differs from the kernels': channels-last, reversed, with gaps, at odd addresses.
 
+use convfuse::model::Precision;
 use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec, ReductionOp, ReductionSpec};
 use convfuse::{DType, Device, Model, Options, Stream, Tensor, data, lab, ops};
 use libtest_mimic::{Failed, Trial};
@@ -400,4 +401,26 @@ fn across(backend: Backend) -> Outcome {
         );
     }
     Ok(())
+}
+
+/// Asserts that results which sum a few hundred products in another order, or on other units, differ by at
+/// most two roundings of the largest value. NaN must match NaN.
+pub(crate) fn are_close(got: &[u32], wanted: &[u32], (dtype, precision): (DType, Precision)) {
+    let values = |bits: &[u32]| bits.iter().copied().map(f32::from_bits).collect::<Vec<_>>();
+    let (got, wanted) = (values(got), values(wanted));
+    let largest = wanted.iter().filter(|v| !v.is_nan());
+    let largest = largest.fold(0.0_f32, |largest, v| largest.max(v.abs()));
+    let rounding = match (dtype, precision) {
+        (DType::BF16, _) => 2.0_f32.powi(-8),
+        (DType::F16, _) | (_, Precision::Fast) => 2.0_f32.powi(-11),
+        _ => 2.0_f32.powi(-20),
+    };
+    assert_eq!(got.len(), wanted.len());
+    for (got, wanted) in got.into_iter().zip(wanted) {
+        let is_close = (got - wanted).abs() <= 2.0 * rounding * largest;
+        assert!(
+            is_close || got.is_nan() && wanted.is_nan(),
+            "{got}, not {wanted}"
+        );
+    }
 }

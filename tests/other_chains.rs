@@ -9,8 +9,7 @@ use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains;
-use crate::channels_last::are_close;
-use crate::layouts::{bits_of, channels_last, lying, way};
+use crate::layouts::{are_close, bits_of, channels_last, lying, way};
 use crate::suite::in_every_type;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -306,7 +305,8 @@ fn launches(backend: Backend) -> Outcome {
 }
 
 /// Transposed convolutions whose results are interleaved, because they have few filters, give the same bits
-/// as separate launches, for every layout, type and math mode. In the volumes, some outputs have no taps.
+/// as separate launches, for every layout, type and math mode, except for exponentials in fast f32. In the
+/// volumes, some outputs have no taps.
 fn transposed_apart(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let flat = [
@@ -375,7 +375,8 @@ fn transposed_apart(backend: Backend) -> Outcome {
                     let wanted = bits_of(&model.forward_with(inputs(), &apart)?)?;
                     let message = format!("{text}, {dtype}, NHWC: {in_nhwc}");
                     // Behind products in 11 bits, exponentials are as coarse.
-                    match dtype == DType::F32 && precision == Precision::Fast {
+                    let is_coarse = dtype == DType::F32 && precision == Precision::Fast;
+                    match is_coarse && text.ends_with("mish") {
                         true => are_close(&got, &wanted, (dtype, precision)),
                         false => assert_eq!(got, wanted, "{message}"),
                     }

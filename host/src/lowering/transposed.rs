@@ -20,7 +20,8 @@ use crate::operators::implicit_gemm::ImplicitGemm;
 /// where it is depthwise, else by a matrix product from NHWC to NHWC, else by an implicit GEMM where that
 /// pays, else by direct kernels; rows of the table are not asked. All classes read one layout and write one
 /// layout. Convolutions that write the output must apply `store`; otherwise the region is refused. The bits
-/// are those of separate launches, so a matrix product takes no list that it would not round.
+/// are those of separate launches, except for exponentials in fast f32, so a matrix product takes no list
+/// that it would not round.
 pub(super) fn transposed(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,

@@ -1,7 +1,7 @@
 //! Implicit GEMMs that store their results through lists.
 
 use launch_config::conv::ConvGeometry;
-use launch_config::implicit_gemm::{GemmConfig, GemmDevice, RoundedEpilogue};
+use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, RoundedEpilogue};
 use launch_config::pointwise::{self, Function, OperandList, PointwiseList, Step};
 use op_spec::ArithmeticOp;
 use op_spec::graph::{Layer, OtherTensor};
@@ -160,8 +160,10 @@ pub(super) fn listed<F: Operand>(
             all.push(("sub, affine", apart, wanted));
         }
     }
-    let is_coarse = F::OPERANDS.scaled && size_of::<F::Stored>() == 4;
     for (name, list, wanted) in run.variants(what, &all) {
+        let steps = &list.functions.steps()[..list.functions.len()];
+        let is_coarse = F::OPERANDS == OperandFormat::SCALED_F16
+            && steps.iter().any(|step| step.function.has_exponential());
         let ended = Ended {
             list: *list,
             gain_behind: gains.source(),

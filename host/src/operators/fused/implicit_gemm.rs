@@ -1,6 +1,7 @@
 //! A convolution as an implicit GEMM on tensor cores, with moments for a norm.
 
 mod append;
+mod stored;
 
 use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_REFORMAT, IMPLICIT_GEMM_RESCALE,
@@ -23,9 +24,8 @@ use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{MainloopConfig, Residency, Schedule};
 use launch_config::implicit_gemm::{
     EpilogueKind, GemmConfig, GemmDevice, Loader, OperandFormat, PixelShuffle, ReducedResults,
-    ResultReduction, RoundedEpilogue,
+    ResultReduction,
 };
-use launch_config::pointwise::OperandList;
 use op_spec::Layout;
 
 /// The device properties that a config depends on.
@@ -210,46 +210,6 @@ impl ImplicitGemm {
             precision,
             is_one_sample: false,
             reduced: None,
-        }
-    }
-
-    /// Whether the kernels can store results of a type through this list. Only a store that shuffles, and a
-    /// 16-bit NHWC store, support a residual.
-    pub(crate) fn can_store(&self, list: &OperandList, dtype: DType) -> bool {
-        let (list, rounded) = self.lists(list, dtype);
-        // Excluded: 16-bit types, where a launch moves half the bytes, and NHWC; neither was measured.
-        let is_short = |mainloop: &MainloopConfig| dtype == DType::F32 || mainloop.shares_tile();
-        let keeps = !list.functions.keeps().is_present()
-            || self.writes() == Layout::Nchw && self.mainloop.as_ref().is_none_or(is_short);
-        rounded != RoundedEpilogue::NONE || (self.is_shuffled() || !list.has_residual()) && keeps
-    }
-
-    /// Whether the kernels [can](Self::can_store) store results through this list faster than a launch for
-    /// it (`docs/tuning.md`). In the few warps of a warp-specialized tile, an exponential takes up to the
-    /// time of that launch, unless it is coarse and the launch moves f32. Gain and shift save a second one.
-    pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
-        let (can_store, (list, rounded)) = (self.can_store(list, dtype), self.lists(list, dtype));
-        let steps = &list.functions.steps()[..list.functions.len()];
-        let exponentials = (steps.iter()).filter(|step| step.function.has_exponential());
-        let affine = 2 * usize::from(list.is_affine());
-        let is_quick = match &self.mainloop {
-            Some(_) if self.reduced.is_some() => true,
-            // A list that is applied while rows are written takes longer than a launch, unless gain and shift
-            // would need a further launch.
-            Some(_) if self.is_shuffled() && list.has_residual() && affine == 0 => false,
-            Some(_) if self.config.format.scaled => true,
-            Some(_) => exponentials.count() <= 1 + affine,
-            None => true,
-        };
-        can_store && (rounded != RoundedEpilogue::NONE || is_quick)
-    }
-
-    /// Splits a list into the part for accumulators, and the part for results as they are written.
-    fn lists(&self, list: &OperandList, dtype: DType) -> (OperandList, RoundedEpilogue) {
-        let writes_halves = self.writes() == Layout::Nhwc && dtype != DType::F32;
-        match RoundedEpilogue::of(list).filter(|_| writes_halves) {
-            Some(rounded) => (OperandList::EMPTY, rounded),
-            None => (*list, RoundedEpilogue::NONE),
         }
     }
 

@@ -1,0 +1,59 @@
+//! The lists of functions through which an implicit GEMM stores its results.
+
+use super::ImplicitGemm;
+use crate::device::DType;
+use launch_config::implicit_gemm::sm90::MainloopConfig;
+use launch_config::implicit_gemm::{OperandFormat, RoundedEpilogue};
+use launch_config::pointwise::OperandList;
+use op_spec::Layout;
+
+impl ImplicitGemm {
+    /// Whether the kernels can store results of a type through this list. Only a store that shuffles, and a
+    /// 16-bit NHWC store, support a residual.
+    pub(crate) fn can_store(&self, list: &OperandList, dtype: DType) -> bool {
+        if self.stores_rounded(list, dtype) {
+            return true;
+        }
+        // Excluded: 16-bit types, where a launch moves half the bytes, and NHWC; neither was measured.
+        let is_short = |mainloop: &MainloopConfig| dtype == DType::F32 || mainloop.shares_tile();
+        let keeps = !list.functions.keeps().is_present()
+            || self.writes() == Layout::Nchw && self.mainloop.as_ref().is_none_or(is_short);
+        (self.is_shuffled() || !list.has_residual()) && keeps
+    }
+
+    /// Whether the kernels [can](Self::can_store) store results through this list faster than a launch for
+    /// it (`docs/tuning.md`). In the few warps of a warp-specialized tile, an exponential takes up to the
+    /// time of that launch, unless it is coarse and the launch moves f32. Gain and shift save a second one.
+    pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
+        if self.stores_rounded(list, dtype) {
+            return true;
+        }
+        let steps = &list.functions.steps()[..list.functions.len()];
+        let exponentials = (steps.iter()).filter(|step| step.function.has_exponential());
+        let affine = 2 * usize::from(list.is_affine());
+        let is_quick = match &self.mainloop {
+            Some(_) if self.reduced.is_some() => true,
+            // A list that is applied while rows are written takes longer than a launch, unless gain and shift
+            // would need a further launch.
+            Some(_) if self.is_shuffled() && list.has_residual() && affine == 0 => false,
+            Some(_) if self.config.format == OperandFormat::SCALED_F16 => true,
+            Some(_) => exponentials.count() <= 1 + affine,
+            None => true,
+        };
+        is_quick && self.can_store(list, dtype)
+    }
+
+    /// Whether the list is applied to rounded results as they are written.
+    fn stores_rounded(&self, list: &OperandList, dtype: DType) -> bool {
+        self.lists(list, dtype).1 != RoundedEpilogue::NONE
+    }
+
+    /// Splits a list into the part for accumulators, and the part for results as they are written.
+    pub(super) fn lists(&self, list: &OperandList, dtype: DType) -> (OperandList, RoundedEpilogue) {
+        let writes_halves = self.writes() == Layout::Nhwc && dtype != DType::F32;
+        match RoundedEpilogue::of(list).filter(|_| writes_halves) {
+            Some(rounded) => (OperandList::EMPTY, rounded),
+            None => (*list, RoundedEpilogue::NONE),
+        }
+    }
+}
