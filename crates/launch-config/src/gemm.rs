@@ -19,6 +19,7 @@ use super::conv::ConvGeometry;
 use super::implicit_gemm::sm90::{Residency, Schedule};
 use super::{LaunchShape, Refusal, WARP_THREADS};
 use crate::mode::mode;
+use crate::pipeline::Skip;
 
 pub use few_channels::{FewChannels, PAD_THREADS, PadChannelsGeometry, VECTOR_VALUES};
 pub use tiles::{LISTED_PIXELS, TILES, WarpgroupTile, tiles};
@@ -95,6 +96,8 @@ pub struct GemmGeometry {
     pub residency: Residency,
     /// Buffers for the results of a warpgroup.
     pub buffers: u32,
+    /// The stages of a tile.
+    pub tile_skip: Skip,
 }
 
 /// Byte offsets of the parts of shared memory, from a multiple of [`TILE_BYTES`] on.
@@ -291,6 +294,7 @@ impl Gemm {
             schedule,
             residency: Residency::RESIDENT,
             buffers: 1,
+            tile_skip: Skip::NONE,
         };
         let geometry = geometry.with_fewest_stages();
         let geometry = geometry.ok_or(Refusal::Needs("less than 2^32 stages of a tile"))?;
@@ -356,6 +360,7 @@ impl GemmGeometry {
                 stages,
                 residency,
                 buffers,
+                tile_skip: Skip::of(self.k_blocks, stages),
                 ..self
             };
             let mut all = (least..=MAX_STAGES).rev().map(of);

@@ -38,6 +38,7 @@ pub mod one_launch;
 pub mod overlapping;
 pub mod pad;
 pub mod peak;
+pub mod pipeline;
 pub mod pointwise;
 pub mod pool;
 pub mod reciprocal;

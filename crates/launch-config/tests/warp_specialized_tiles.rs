@@ -11,6 +11,7 @@ use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, OperandFormat, W64N128,
     WARP_SPECIALIZED,
 };
+use launch_config::pipeline::Skip;
 use op_spec::{Conv3dSpec, ConvSpec};
 
 use crate::HOPPER;
@@ -193,6 +194,8 @@ fn no_further_stage_fits_shared_memory() {
                 staged_barrier: 0,
                 staged_at: 0,
                 staged_bytes: 0,
+                halo_skip: Skip::NONE,
+                filter_skip: Skip::NONE,
             };
             let Some(mainloop) = g.mainloop_config(format, [tiles, 1], shared_bytes) else {
                 assert!(

@@ -41,7 +41,6 @@ pub(crate) fn clamp(bounds: Bounds, x: f32) -> f32 {
 
 /// `x` if it is above `multiplied_to`, else `x * scale`. This is a product for an infinite `multiplied_to`,
 /// and a PReLU for 0. NaN stays NaN.
-/// 0. NaN stays NaN.
 #[inline(always)]
 pub(crate) fn multiply(x: f32, scale: f32, multiplied_to: f32) -> f32 {
     if x > multiplied_to { x } else { x * scale }

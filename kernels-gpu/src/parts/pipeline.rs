@@ -3,8 +3,7 @@
 use cuda_std::mbarrier::Barrier;
 use cuda_std::opaque;
 use cuda_std::shared::Shared;
-
-use crate::parts::index::div_rem;
+use launch_config::pipeline::Skip;
 
 /// A pipeline: two transaction barriers for each stage, `full` and `empty`.
 #[derive(Clone, Copy)]
@@ -67,10 +66,14 @@ impl PipelineState {
         }
     }
 
-    /// The state `stages` stages later.
+    /// The state after `skip`, which is of this pipeline.
     #[inline(always)]
-    pub(crate) unsafe fn skip(self, stages: u32, pipeline: &Pipeline) -> Self {
-        let (rounds, stage) = div_rem(self.stage + stages, pipeline.stages);
+    pub(crate) fn skip(self, skip: Skip, pipeline: &Pipeline) -> Self {
+        let stage = self.stage + skip.stages;
+        let (rounds, stage) = match stage.checked_sub(pipeline.stages) {
+            Some(stage) => (skip.rounds + 1, stage),
+            None => (skip.rounds, stage),
+        };
         Self {
             stage,
             parity: self.parity ^ (rounds & pipeline.wraps),

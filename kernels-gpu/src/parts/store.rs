@@ -14,7 +14,7 @@ use launch_config::elementwise::Bounds;
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::pointwise::OperandList;
 
-use super::map::clamp;
+use super::map::{clamp, multiply};
 
 /// The tensors of each channel's gain and shift, if there are any.
 #[derive(Clone, Copy)]
@@ -84,12 +84,7 @@ impl StoreEpilogue {
 /// Applies an epilogue's slope and bounds. NaN stays NaN.
 #[inline(always)]
 pub(crate) fn sloped(epilogue: &Epilogue, value: f32) -> f32 {
-    let sloped = if value > 0.0 {
-        value
-    } else {
-        value * epilogue.slope
-    };
-    clamp(epilogue.bounds, sloped)
+    clamp(epilogue.bounds, multiply(value, epilogue.slope, 0.0))
 }
 
 /// Converts the two 16-bit values of a word.

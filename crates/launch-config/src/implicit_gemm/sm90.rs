@@ -35,6 +35,7 @@ use super::{
     MMA_STEP_K_VECTORS, OperandFormat,
 };
 use crate::clusters::at_once;
+use crate::pipeline::Skip;
 use block::{
     FILTER_SWIZZLE_BYTES, MIN_FILTER_STAGES, MORE_STAGED_TILES_PER_WARP, STAGED_TILE_WORDS,
     STAGED_TILES_PER_WARP,
@@ -191,6 +192,8 @@ impl ImplicitGemmGeometry {
             staged_barrier: 0,
             staged_at: 0,
             staged_bytes: 0,
+            halo_skip: Skip::NONE,
+            filter_skip: Skip::NONE,
         };
         if let Some(mainloop) = self.resident_filters(format, mainloop, shared_bytes) {
             return Some(self.with_places(format, mainloop));
@@ -222,7 +225,8 @@ impl ImplicitGemmGeometry {
         }
     }
 
-    /// Adds the positions of the staging buffers to `mainloop`; otherwise kernels would recompute them.
+    /// Adds to `mainloop` what kernels would otherwise recompute: the positions of the staging buffers, and
+    /// the stages of a tile.
     const fn with_places(
         &self,
         format: OperandFormat,
@@ -233,6 +237,8 @@ impl ImplicitGemmGeometry {
             mainloop.staged_at = self.warp_specialized_layout(format, mainloop).staged;
             mainloop.staged_bytes = self.staged_tiles.staged_bytes;
         }
+        mainloop.halo_skip = Skip::of(self.k_blocks, mainloop.halos);
+        mainloop.filter_skip = Skip::of(self.mma_batches(), mainloop.filters);
         mainloop
     }
 

@@ -86,7 +86,7 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
     let mut state = PipelineState::FIRST;
     // In the ping-pong schedule each warpgroup skips the stages of the other one's tiles.
     if ping_pong * number == 1 {
-        state = state.skip(g.k_blocks, &stages);
+        state = state.skip(g.tile_skip, &stages);
     }
     let mut tile = memory.first_tile(number);
     let pipeline_of_results = memory.results_pipeline(number);
@@ -135,7 +135,7 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
         if ping_pong == 1 {
             // The warp has waited for all stages of its tile; the next ones belong to the other warpgroup.
             release(memory.turn(1 - number));
-            state = state.skip(g.k_blocks, &stages);
+            state = state.skip(g.tile_skip, &stages);
         }
         let sums = if BLOCKS == 1 {
             [T::wait(first), const { [0.0; SUMS] }]

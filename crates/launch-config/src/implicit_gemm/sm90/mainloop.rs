@@ -3,6 +3,7 @@
 use super::block::{HALO_WARPS, TILE_SUMS, WARPGROUPS, WARPS};
 use crate::WARP_THREADS;
 use crate::mode::mode;
+use crate::pipeline::Skip;
 
 mode! {
     /// How long filters stay in their pipeline stages.
@@ -74,6 +75,10 @@ pub struct MainloopConfig {
     pub staged_at: u32,
     /// Distance of the staging buffers, in bytes.
     pub staged_bytes: u32,
+    /// The halo stages of a tile.
+    pub halo_skip: Skip,
+    /// The filter stages of a tile.
+    pub filter_skip: Skip,
 }
 
 /// Byte offsets of the parts of shared memory.

@@ -67,12 +67,6 @@ impl<const SUMS: usize> Rounds<'_, SUMS> {
     }
 }
 
-/// MMA batches of a tile without split-K.
-#[inline(always)]
-fn mma_batches(g: &ImplicitGemmGeometry) -> u32 {
-    opaque::to_compiler(g.k_blocks) * (g.mma_steps / MMA_BATCH_STEPS)
-}
-
 /// Returns the layout of the pixels in shared memory. It is computed for each tile; a kept layout would take
 /// registers during the epilogue.
 #[inline(always)]
@@ -158,9 +152,9 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
     };
     let ping_pong = rounds.ping_pong;
     // In the ping-pong schedule each warpgroup skips the stages of the other one's tiles.
-    if ping_pong == 1 {
-        halo = halo.skip(rounds.behind() * g.k_blocks, &halo_pipeline);
-        filters = filters.skip(rounds.behind() * mma_batches(g), &filter_pipeline);
+    if rounds.behind() == 1 {
+        halo = halo.skip(memory.mainloop.halo_skip, &halo_pipeline);
+        filters = filters.skip(memory.mainloop.filter_skip, &filter_pipeline);
     }
 
     let mut round = 0;
@@ -249,8 +243,8 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
         if ping_pong == 1 {
             // The warp has waited for all stages of its tile; the next stages belong to the other warpgroup.
             release(memory.may_begin(1 - warpgroup()));
-            halo = halo.skip(g.k_blocks, &halo_pipeline);
-            filters = filters.skip(mma_batches(g), &filter_pipeline);
+            halo = halo.skip(memory.mainloop.halo_skip, &halo_pipeline);
+            filters = filters.skip(memory.mainloop.filter_skip, &filter_pipeline);
         }
         let more = rounds.work_tile(round + 1) < g.work_tiles() as u32;
         // Divisions and a load, while the last MMA batch runs.

@@ -24,6 +24,7 @@ use super::super::results::{BEYOND, in_order, is_inside, is_normal, is_within, l
 use super::shared_rows::Rows;
 use super::staged_f32::Scales;
 use super::{Made, Memory, TileEpilogue, Work, share_of, which_output};
+use crate::parts::map::multiply;
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
@@ -90,6 +91,14 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl 
             let at = 4 * n + 2 * i + j;
             sums[at] = f(sums[at]);
         });
+    });
+}
+
+/// Applies `f` to the first [`HALF_SUMS`] accumulators of a thread.
+#[inline(always)]
+fn each<const SUMS: usize>(sums: &mut [f32; SUMS], mut f: impl FnMut(f32) -> f32) {
+    unroll!(2, |i| {
+        each_of_row(sums, i, &mut f);
     });
 }
 
@@ -363,7 +372,6 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
     /// and returns whether a result needs the fix-up.
     #[inline(always)]
     unsafe fn scale(&self, sums: &mut [f32; SUMS], input_descale: f32) -> bool {
-        let mut seen = false;
         unroll!(2, |i| {
             let filter = self.lane / 4 + 8 * i as u32;
             let at = (self.filter + filter) * K_VECTOR_WORDS;
@@ -374,38 +382,59 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
                 [first, factor] = in_order(descale, input_descale);
                 each_of_row(sums, i, |sum| sum * first);
             }
-            each_of_row(sums, i, |sum| math::fma(sum, factor, bias));
-            if is_without_norm::<E>(&self.g) {
-                let mut seen_here = false;
-                if E::IS_NHWC || self.has_slope_or_bounds() {
-                    each_of_row(sums, i, |sum| {
-                        let value = judged::<F>(sum);
-                        let mapped = self.output.without_norm.store.map([gain, shift], value);
-                        // A NaN stays NaN in the epilogue. Looking at the mapped value saves a register.
-                        seen_here |= if E::IS_NHWC { mapped } else { value }.is_nan();
-                        mapped
-                    });
-                } else {
-                    each_of_row(sums, i, |sum| {
-                        let value = math::fma(gain, judged::<F>(sum), shift);
-                        seen_here |= value.is_nan();
-                        value
-                    });
-                }
-                // Results of other filters are not written.
-                seen |= seen_here && filter < self.filters;
+            each_of_row(sums, i, |sum| judged::<F>(math::fma(sum, factor, bias)));
+            if is_without_norm::<E>(&self.g) && self.epilogue().gain_and_shift.is_present() {
+                each_of_row(sums, i, |value| math::fma(gain, value, shift));
             }
         });
+        let mut seen = false;
+        if is_without_norm::<E>(&self.g) {
+            self.bound(sums);
+            // A NaN has stayed NaN.
+            unroll!(2, |i| {
+                let mut seen_here = false;
+                each_of_row(sums, i, |value| {
+                    seen_here |= value.is_nan();
+                    value
+                });
+                // Results of other filters are not written.
+                let filter = self.lane / 4 + 8 * i as u32;
+                seen |= seen_here && filter < self.filters;
+            });
+        }
         E::apply_list(self, sums);
         seen
     }
 
-    /// Whether the epilogue has a slope or bounds. Evaluated each time; a kept flag would take a register.
+    /// The epilogue without a norm. Read each time; a kept value would take a register.
     #[inline(always)]
-    fn has_slope_or_bounds(&self) -> bool {
-        let Epilogue { slope, bounds, .. } = self.output.without_norm.store.epilogue;
-        let slope = f32::from_bits(opaque::to_compiler(slope.to_bits()));
-        slope != 1.0 || bounds != Bounds::NONE
+    fn epilogue(&self) -> Epilogue {
+        let epilogue = self.output.without_norm.store.epilogue;
+        let again = |value: f32| f32::from_bits(opaque::to_compiler(value.to_bits()));
+        Epilogue {
+            gain_and_shift: epilogue.gain_and_shift,
+            slope: again(epilogue.slope),
+            bounds: Bounds {
+                min: again(epilogue.bounds.min),
+                max: again(epilogue.bounds.max),
+            },
+        }
+    }
+
+    /// Applies the epilogue's slope and bounds. Each is a pass of its own, left out where it changes no
+    /// value. NaN stays NaN.
+    #[inline(always)]
+    fn bound(&self, sums: &mut [f32; SUMS]) {
+        let Epilogue { slope, bounds, .. } = self.epilogue();
+        if slope != 1.0 {
+            each(sums, |value| multiply(value, slope, 0.0));
+        }
+        if bounds.min != f32::NEG_INFINITY {
+            each(sums, |value| math::max_nan(value, bounds.min));
+        }
+        if bounds.max != f32::INFINITY {
+            each(sums, |value| math::min_nan(value, bounds.max));
+        }
     }
 
     /// Writes the moments of the warp's filter `filter` over a half of the tile's pixels, combined with the

@@ -105,8 +105,9 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
         let mut pixel = lane % lanes * together;
         loop {
             opaque::not_unrolled();
-            if is_inside(limits, self.memory.pixels.load(first + pixel)) {
-                let position = of_tile + self.memory.positions.load(first + pixel);
+            let at = self.memory.pixels.load(first + pixel);
+            let position = of_tile + self.memory.positions.load(first + pixel);
+            if is_inside(limits, at) {
                 let to = self.plane(filter) * spatial as usize + position as usize;
                 let to = self.output.y.wrapping_add(to);
                 let from = (filter * pitch + pixel) / of_element;
@@ -116,11 +117,19 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
                         // All loads are issued before the first store waits for one.
                         let of = |i: usize| load(from + row(i) * (pitch / of_element));
                         let rows = [of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7)];
-                        unroll!(8, |i| {
-                            if filter + row(i) < self.filters {
-                                store(planes_behind(to, spatial, row(i)), rows[i]);
-                            }
-                        });
+                        let write = |i| store(planes_behind(to, spatial, row(i)), rows[i]);
+                        // Usually all filters exist, and no store has a condition.
+                        if self.filters == WARP_FILTERS {
+                            unroll!(8, |i| {
+                                write(i);
+                            });
+                        } else {
+                            unroll!(8, |i| {
+                                if filter + row(i) < self.filters {
+                                    write(i);
+                                }
+                            });
+                        }
                     }
                 });
             }
