@@ -18,9 +18,12 @@ impl Skip {
         stages: 0,
     };
 
-    /// Skips `skipped` stages of a pipeline of `stages` stages, of which there is at least one.
+    /// Skips `skipped` stages of a pipeline of `stages` stages. Without stages there is nothing to skip.
     #[must_use]
     pub const fn of(skipped: u32, stages: u32) -> Self {
+        if stages == 0 {
+            return Self::NONE;
+        }
         Self {
             rounds: skipped / stages,
             stages: skipped % stages,

@@ -18,7 +18,7 @@ use super::sm90::block::{MIN_FILTER_STAGES, TARGET_BYTES};
 use super::tile::INSTRUCTION_PIXELS;
 use super::{
     GemmConfig, GemmDevice, ImplicitGemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, KVectorStrides,
-    MAX_HALO_K_VECTORS, MMA_STEP_K_VECTORS, StagedTiles, WARP_SPECIALIZED,
+    MAX_HALO_K_VECTORS, MMA_STEP_K_VECTORS, OperandFormat, StagedTiles, WARP_SPECIALIZED,
 };
 
 /// The most pixels of a box along an axis, including those that a stride skips.
@@ -125,6 +125,31 @@ impl ImplicitGemmGeometry {
                     * strips
                     * self.stride_phases
             }
+        }
+    }
+
+    /// Whether the halo tile can be NHWC.
+    fn can_be_nhwc(&self, format: OperandFormat) -> bool {
+        // Only formats without conversion multiply even and odd octets separately, as two strips require.
+        // Separate MMAs cost small tiles some time.
+        let are_interleaved = format.is_stored() || self.strips != MAX_WHOLE_STRIPS;
+        format.parts == 1 && are_interleaved && self.k_vector_channels == K_VECTOR_VALUES
+    }
+
+    /// Planes of a span, as far as this is known before K blocks are chosen; none for a halo tile of planes.
+    pub(super) fn span_planes(&self, format: OperandFormat) -> Option<u32> {
+        let is_nhwc = self.can_be_nhwc(format) && self.pair_k_vectors == 0;
+        is_nhwc.then_some(match self.planes.is_multiple_of(LONG_SPAN) {
+            true => LONG_SPAN,
+            false => MMA_STEP_K_VECTORS,
+        })
+    }
+
+    /// Boxes of single rows for each span of channels.
+    pub(super) const fn row_boxes(&self) -> u32 {
+        match self.strips > MAX_WHOLE_STRIPS {
+            true => self.depth_k_blocks * self.boxes(),
+            false => 0,
         }
     }
 
@@ -274,11 +299,7 @@ impl GemmConfig {
         k_vectors: impl Fn(u32) -> Option<KVectorStrides>,
     ) -> Option<Self> {
         let g = &self.geometry;
-        // Only formats without conversion multiply even and odd octets separately, as two strips require.
-        // Separate MMAs cost small tiles some time.
-        let are_interleaved = self.format.is_stored() || g.strips != MAX_WHOLE_STRIPS;
-        let may_have_nhwc_tile = self.tile.is_warp_specialized() && self.format.parts == 1;
-        if !may_have_nhwc_tile || !are_interleaved || g.k_vector_channels != K_VECTOR_VALUES {
+        if !self.tile.is_warp_specialized() || !g.can_be_nhwc(self.format) {
             return None;
         }
         let with_nhwc_tile = |planes| {

@@ -339,7 +339,8 @@ impl fmt::Display for ImplicitGemm {
         let (filters, pixels) = (config.tile.filters(), config.tile.pixels());
         write!(
             f,
-            "tile {tile} of {filters} filters x {pixels} pixels, {operands}"
+            "tile {tile} of {filters} filters x {pixels} pixels ({}x{}x{}), {operands}",
+            g.tile_d, g.tile_h, g.tile_w
         )?;
         if let Some(mainloop) = &self.mainloop {
             let schedule = match mainloop.schedule {
