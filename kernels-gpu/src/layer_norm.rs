@@ -63,8 +63,6 @@ pub unsafe fn layer_norm_rows<T: Storage>(
     list: &OperandList,
 ) {
     let (rows, row) = (&g.rows, Series::of_thread(&g.rows));
-    let x = Global::new(x, row.elements());
-    let y = GlobalMut::new(y, row.elements());
     let operands = Operands {
         list,
         residual,

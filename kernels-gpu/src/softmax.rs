@@ -3,7 +3,6 @@
 //! Exponentials are taken of the distances from the largest value, so none overflows. A NaN or a positive
 //! infinity among the values makes all results NaN, as does a series of only minus infinities.
 
-use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, opaque, shared_array};
 use launch_config::pointwise::OperandList;
 use launch_config::series::{BLOCK_THREADS, HELD, MIN_BLOCKS};
@@ -48,8 +47,6 @@ pub unsafe fn softmax<T: Storage>(
 ) {
     let (is_log, g) = (g.is_log.is_present(), &g.series);
     let series = Series::of_thread(g);
-    let x = Global::new(x, series.elements());
-    let y = GlobalMut::new(y, series.elements());
     let operands = Operands {
         list,
         residual,

@@ -106,13 +106,19 @@ impl Exponential {
     }
 }
 
-/// `e^x` for `x <= 0`, to the accuracy of `A`.
+/// `e^x` for `x <= 0`, to the accuracy of `A`. A result below 2^-126 may be 0, and is 0 below [`LOWEST`].
 #[inline(always)]
 pub(crate) fn exponential<A: Storage>(x: f32) -> f32 {
-    match coarse::suffices::<A>() {
-        true => coarse::exponential(x),
-        false => Exponential::of(x).value(),
+    if coarse::suffices::<A>() {
+        return coarse::exponential(x);
     }
+    // An infinite `x` would make the rest NaN.
+    let x = math::max_nan(x, LOWEST);
+    let exponent = x * core::f32::consts::LOG2_E;
+    // What the rounded exponent leaves of `x`.
+    let rest = fma(exponent, -core::f32::consts::LN_2, x);
+    let power = math::exp2_normal(exponent);
+    fma(power, rest, power)
 }
 
 /// Computes `e^x - 1` for `x <= 0`. NaN stays NaN, and -0 stays -0.

@@ -17,6 +17,7 @@ use crate::parts::unroll::unroll;
 
 /// Vectors of a thread.
 const VECTORS: u32 = HELD as u32 / VECTOR;
+const _: () = assert!(HELD == 4 * MAPPED && MAPPED == 2 * VECTOR_ELEMENTS);
 
 const VECTOR: u32 = VECTOR_ELEMENTS as u32;
 
@@ -33,8 +34,19 @@ pub(crate) struct Series<'a> {
     /// threads of a series take four values in turn, or one.
     start: u32,
     unit: u32,
-    /// Whether four consecutive values are a vector in memory.
-    in_vectors: bool,
+    /// Whether the thread's values are four consecutive ones at a time.
+    in_fours: bool,
+}
+
+/// How the values of a thread lie in memory.
+#[derive(Clone, Copy, PartialEq)]
+enum Layout {
+    /// Four consecutive values are a vector.
+    Vectors,
+    /// Four consecutive values of a strided series at a time.
+    Fours,
+    /// Single values, of which the threads of a series have every so many.
+    Singles,
 }
 
 /// The operands of a list. Pointers of absent operands may be null.
@@ -74,14 +86,8 @@ impl<'a> Series<'a> {
             first: outer * g.count as u64 * g.inner as u64 + position,
             start: if in_fours { place * VECTOR } else { place },
             unit: if in_fours { 1 } else { g.threads },
-            in_vectors: g.is_of_rows() && in_fours,
+            in_fours,
         }
-    }
-
-    /// Elements of the tensor.
-    #[inline(always)]
-    pub(crate) fn elements(&self) -> usize {
-        (self.g.series * self.g.count as u64) as usize
     }
 
     /// The index in the series of the thread's value `i` of a batch. It may be past the end.
@@ -98,67 +104,118 @@ impl<'a> Series<'a> {
         self.index(batch, i) < self.g.count
     }
 
-    /// Whether four values are a vector in memory. Opaque at each call: otherwise the compiler would
-    /// duplicate the loops for both cases.
+    /// How the thread's values lie in memory. Opaque at each call: otherwise the compiler would duplicate the
+    /// loops for all cases.
     #[inline(always)]
-    fn in_vectors(&self) -> bool {
-        opaque::to_compiler(u32::from(self.in_vectors)) != 0
+    fn layout(&self) -> Layout {
+        match opaque::to_compiler(u32::from(self.in_fours)) != 0 {
+            true if self.g.is_of_rows() => Layout::Vectors,
+            true => Layout::Fours,
+            false => Layout::Singles,
+        }
     }
 
-    /// The index in the tensor of value `index` of the series.
+    /// A pointer to value `index` of the series in the tensor at `tensor`. It may be past the end.
     #[inline(always)]
-    fn at(&self, index: u32) -> usize {
-        (self.first + index as u64 * self.g.inner as u64) as usize
+    fn pointer<T>(&self, tensor: *const T, index: u32) -> *const T {
+        let index = opaque::wide_product(index, self.g.inner);
+        tensor.wrapping_add((self.first + index) as usize)
+    }
+
+    /// Bytes from the values at one index to those `indices` later.
+    #[inline(always)]
+    fn bytes<T>(&self, indices: u32) -> usize {
+        opaque::wide_product(indices, self.g.inner) as usize * size_of::<T>()
+    }
+
+    /// Calls `f` with each of the `N` values from number `start` of a batch on that the series has, or with
+    /// each vector of them: the number of the value behind `start`, a pointer to it, and whether it is a
+    /// vector. `N` and `start` are multiples of a vector's elements.
+    #[inline(always)]
+    unsafe fn each<T, const N: usize>(
+        &self,
+        tensor: *const T,
+        batch: u32,
+        start: usize,
+        mut f: impl FnMut(usize, *const T, bool),
+    ) {
+        let layout = self.layout();
+        let mut at = self.pointer(tensor, self.index(batch, start));
+        if layout == Layout::Singles {
+            let step = self.bytes::<T>(self.g.threads);
+            unroll!(8, |v| {
+                unroll!(4, |i| {
+                    let number = v * VECTOR_ELEMENTS + i;
+                    if number < N && self.has(batch, start + number) {
+                        f(number, at, false);
+                    }
+                    at = at.wrapping_byte_add(step);
+                });
+            });
+            return;
+        }
+        let step = self.bytes::<T>(VECTOR * self.g.threads);
+        if layout == Layout::Vectors {
+            unroll!(8, |v| {
+                let first = v * VECTOR_ELEMENTS;
+                if first < N && self.has(batch, start + first) {
+                    f(first, at, true);
+                }
+                at = at.wrapping_byte_add(step);
+            });
+            return;
+        }
+        let to_next = self.bytes::<T>(1);
+        unroll!(8, |v| {
+            let first = v * VECTOR_ELEMENTS;
+            if first < N && self.has(batch, start + first) {
+                let mut each = at;
+                unroll!(4, |i| {
+                    f(first + i, each, false);
+                    each = each.wrapping_byte_add(to_next);
+                });
+            }
+            at = at.wrapping_byte_add(step);
+        });
     }
 
     /// Loads the thread's values of a batch, from number `start` on; `absent` for values past the end of the
     /// series.
     ///
     /// # Safety
-    /// `x` has [`elements`](Self::elements) elements and is 16-byte aligned. `N` and `start` are multiples of
+    /// `x` has a value for each one of all series, and is 16-byte aligned. `N` and `start` are multiples of
     /// a vector's elements.
     #[inline(always)]
     unsafe fn part<T: Storage, const N: usize>(
         &self,
-        x: Global<T>,
+        x: *const T,
         batch: u32,
         start: usize,
         absent: f32,
     ) -> [f32; N] {
         let mut values = [absent; N];
-        if self.in_vectors() {
-            unroll!(8, |v| {
-                let first = v * VECTOR_ELEMENTS;
-                let index = self.index(batch, start + first);
-                if first < N && index < self.g.count {
-                    let vector = T::to_f32_vector(x.load_vec(self.at(index)));
-                    unroll!(4, |i| {
-                        values[first + i] = vector[i];
-                    });
-                }
-            });
-        } else {
-            unroll!(8, |v| {
+        self.each::<T, N>(x, batch, start, |number, at, is_vector| {
+            if is_vector {
+                let vector = Global::new(at, VECTOR_ELEMENTS).load_vec(0);
+                let vector = T::to_f32_vector(vector);
                 unroll!(4, |i| {
-                    let of_part = v * VECTOR_ELEMENTS + i;
-                    let index = self.index(batch, start + of_part);
-                    if of_part < N && index < self.g.count {
-                        values[of_part] = x.load(self.at(index)).to_f32();
-                    }
+                    values[number + i] = vector[i];
                 });
-            });
-        }
+            } else {
+                values[number] = Global::new(at, 1).load(0).to_f32();
+            }
+        });
         values
     }
 
     /// Loads all of the thread's values of a batch; `absent` for values past the end of the series.
     ///
     /// # Safety
-    /// `x` has [`elements`](Self::elements) elements and is 16-byte aligned.
+    /// `x` has a value for each one of all series, and is 16-byte aligned.
     #[inline(always)]
     pub(crate) unsafe fn load<T: Storage>(
         &self,
-        x: Global<T>,
+        x: *const T,
         batch: u32,
         absent: f32,
     ) -> [f32; HELD] {
@@ -181,7 +238,7 @@ impl<'a> Series<'a> {
         let array = Global::new(values, self.g.count as usize);
         let is_aligned = (values as usize).is_multiple_of(VECTOR_ELEMENTS * size_of::<T>());
         let mut of_indices = [absent; N];
-        if self.in_vectors() && is_aligned {
+        if self.layout() == Layout::Vectors && is_aligned {
             unroll!(2, |v| {
                 let first = v * VECTOR_ELEMENTS;
                 let index = self.index(batch, start + first);
@@ -257,32 +314,39 @@ impl<'a> Series<'a> {
     /// some of the values and the number of the first.
     ///
     /// # Safety
-    /// `y` and the residual, if the list has it, have [`elements`](Self::elements) elements and are 16-byte
+    /// `y` and the residual, if the list has it, have a value for each one of all series, and are 16-byte
     /// aligned. Gain and shift have a value for each channel, if the list has them.
     #[inline(always)]
     pub(crate) unsafe fn store<T: Storage>(
         &self,
-        y: GlobalMut<T>,
+        y: *mut T,
         batch: u32,
         values: [f32; HELD],
         operands: Operands<'_, T>,
         map: impl Fn(usize, [f32; MAPPED]) -> [f32; MAPPED],
     ) {
         let (g, list) = (self.g, operands.list);
+        if !self.is_stored {
+            return;
+        }
+        if list.is_empty() {
+            unroll!(4, |part| {
+                let start = part * MAPPED;
+                if self.has(batch, start) {
+                    self.write(y, batch, start, map(start, part_of(values, start)));
+                }
+            });
+            return;
+        }
         let mut rest = values;
         let mut start = 0;
         // A few values at a time, because the list's code is unrolled for every value.
-        while start < HELD && self.is_stored && self.has(batch, start) {
+        while start < HELD && self.has(batch, start) {
             opaque::not_unrolled();
-            let mut some = [0.0; MAPPED];
-            unroll!(8, |i| {
-                some[i] = rest[i];
-            });
-            let mapped = map(start, some);
+            let mapped = map(start, part_of(rest, 0));
             let mut added = [0.0; MAPPED];
             if opaque::to_compiler(u32::from(list.has_residual())) != 0 {
-                let residual = Global::new(operands.residual, self.elements());
-                added = self.part::<T, MAPPED>(residual, batch, start, 0.0);
+                added = self.part::<T, MAPPED>(operands.residual, batch, start, 0.0);
             }
             let of_channels = || {
                 let of_channel = |channel: u32| {
@@ -303,33 +367,9 @@ impl<'a> Series<'a> {
                     [of_channel(channel as u32); MAPPED]
                 }
             };
-            let mut results = mapped;
-            if !list.is_empty() {
-                results = apply_with::<T, MAPPED>(
-                    list,
-                    mapped,
-                    Some(added),
-                    Some(of_channels),
-                    KeepsNothing,
-                );
-            }
-            let in_vectors = self.in_vectors();
-            unroll!(2, |v| {
-                let first = v * VECTOR_ELEMENTS;
-                let [a, b, c, d] = [0, 1, 2, 3].map(|i: usize| results[first + i]);
-                let stored = T::from_f32_vector([a, b, c, d]);
-                let index = self.index(batch, start + first);
-                if in_vectors && index < g.count {
-                    y.store_vec(self.at(index), stored);
-                } else if !in_vectors {
-                    unroll!(4, |i| {
-                        let index = self.index(batch, start + first + i);
-                        if index < g.count {
-                            y.store(self.at(index), stored[i]);
-                        }
-                    });
-                }
-            });
+            let results =
+                apply_with::<T, MAPPED>(list, mapped, Some(added), Some(of_channels), KeepsNothing);
+            self.write(y, batch, start, results);
             // Rotated by constants: an array with a variable index would be in local memory.
             let taken = rest;
             unroll!(16, |i| {
@@ -341,6 +381,41 @@ impl<'a> Series<'a> {
             start = opaque::to_compiler(start as u32) as usize + MAPPED;
         }
     }
+
+    /// Writes results of a batch from number `start` on.
+    #[inline(always)]
+    unsafe fn write<T: Storage>(
+        &self,
+        y: *mut T,
+        batch: u32,
+        start: usize,
+        results: [f32; MAPPED],
+    ) {
+        let of = |first: usize| {
+            let [a, b, c, d] = [0, 1, 2, 3].map(|i: usize| results[first + i]);
+            T::from_f32_vector([a, b, c, d])
+        };
+        let stored = [of(0), of(VECTOR_ELEMENTS)];
+        self.each::<T, MAPPED>(y, batch, start, |number, at, is_vector| {
+            let vector = stored[number / VECTOR_ELEMENTS];
+            if is_vector {
+                GlobalMut::new(at.cast_mut(), VECTOR_ELEMENTS).store_vec(0, vector);
+            } else {
+                let value = vector[number % VECTOR_ELEMENTS];
+                GlobalMut::new(at.cast_mut(), 1).store(0, value);
+            }
+        });
+    }
+}
+
+/// The values from number `start` on.
+#[inline(always)]
+fn part_of(values: [f32; HELD], start: usize) -> [f32; MAPPED] {
+    let mut part = [0.0; MAPPED];
+    unroll!(8, |i| {
+        part[i] = values[start + i];
+    });
+    part
 }
 
 /// The sum of a thread's values.
