@@ -30,9 +30,8 @@ struct Window {
 /// A block computes `BLOCK_OUTPUTS` consecutive outputs.
 ///
 /// *Launch*: `g.shape()`. *Mapping*: four windows a thread, a block's width apart, whose elements are loaded
-/// side by side. For an element in the padding, the thread loads the first element of the plane and drops it.
-/// *Barriers*: none. *Traffic*: each element of a window is read once from cache, each element of the input
-/// about once from memory; each output is written once.
+/// side by side. *Barriers*: none. *Traffic*: each element of a window is read once from cache, each element
+/// of the input about once from memory; each output is written once.
 ///
 /// # Safety
 /// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`; the two do not
@@ -41,14 +40,12 @@ struct Window {
 pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
     let plane_elements = g.plane_elements() as usize;
     let outputs = g.planes * g.plane_outputs();
-    let x = Global::new(x, g.planes as usize * plane_elements);
     let y = GlobalMut::new(y, outputs as usize);
     let start = thread::block_idx_x() as u64 * BLOCK_OUTPUTS as u64;
     let span = (outputs - start).min(BLOCK_OUTPUTS as u64) as u32;
     let segments = NearSegments::from(start, g.plane_outputs(), &g.near);
     let thread = thread::thread_idx_x();
     let reduction = Reduction::of(g);
-    let (none, and) = (reduction.none(), |a, b| reduction.and(a, b));
 
     // Depth, row and column of output `local` of the block, and its plane after the block's first one.
     let locate = |local: u32| {
@@ -76,6 +73,105 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
         };
     });
 
+    let mut results = match has_whole_windows(g) {
+        true => whole_windows(x, g, &windows, reduction),
+        false => bounded_windows(x, g, &windows, reduction),
+    };
+    let mut o = 0;
+    while o < OUTPUTS_PER_THREAD as u32 {
+        let local = thread + o * BLOCK_THREADS;
+        let result = results[0];
+        results = [results[1], results[2], results[3], result];
+        if local < span {
+            let result = reduction.result(result, || divisor(g, locate(local).1));
+            y.store(start as usize + local as usize, T::from_f32(result));
+        }
+        o += 1;
+    }
+}
+
+/// Whether no window has elements outside of the input.
+#[inline(always)]
+fn has_whole_windows(g: &WindowGeometry) -> bool {
+    let mut are_whole = true;
+    unroll!(3, |axis| {
+        let last = (g.output[axis] - 1) * g.stride[axis] + (g.kernel[axis] - 1) * g.dilation[axis];
+        are_whole &= g.padding[axis] == 0 && last < g.input[axis];
+    });
+    are_whole
+}
+
+/// Reduces windows without elements in the padding.
+///
+/// # Safety
+/// As for [`fn@pool`].
+#[inline(always)]
+unsafe fn whole_windows<T: Storage>(
+    x: *const T,
+    g: &WindowGeometry,
+    windows: &[Window; OUTPUTS_PER_THREAD],
+    reduction: Reduction,
+) -> [f32; OUTPUTS_PER_THREAD] {
+    let none = reduction.none();
+    let [_, height, width] = g.input.map(|extent| extent as usize);
+    let [d_step, h_step, w_step] = g.dilation.map(|step| step as usize * size_of::<T>());
+    // Steps from behind a row of a window to its next row, and from behind a slice to the next one.
+    let to_row = (h_step * width).wrapping_sub(w_step * g.kernel[2] as usize);
+    let to_slice = (d_step * height * width).wrapping_sub(h_step * width * g.kernel[1] as usize);
+    let mut at = [x; OUTPUTS_PER_THREAD];
+    unroll!(4, |o| {
+        let [d, h, w] = windows[o].first;
+        let in_plane = (d * g.input[1] + h) * g.input[2] + w;
+        at[o] = x.wrapping_add(windows[o].plane + in_plane as usize);
+    });
+    let mut results = [none; OUTPUTS_PER_THREAD];
+    let mut t = 0;
+    while t < g.kernel[0] {
+        let mut of_slice = [none; OUTPUTS_PER_THREAD];
+        let mut r = 0;
+        while r < g.kernel[1] {
+            let mut of_row = [none; OUTPUTS_PER_THREAD];
+            let mut s = 0;
+            while s < g.kernel[2] {
+                let mut values = [none; OUTPUTS_PER_THREAD];
+                unroll!(4, |o| {
+                    values[o] = Global::new(at[o], 1).load(0).to_f32();
+                    at[o] = at[o].wrapping_byte_add(w_step);
+                });
+                unroll!(4, |o| {
+                    of_row[o] = reduction.and(of_row[o], values[o]);
+                });
+                s += 1;
+            }
+            unroll!(4, |o| {
+                of_slice[o] = reduction.and(of_slice[o], of_row[o]);
+                at[o] = at[o].wrapping_byte_add(to_row);
+            });
+            r += 1;
+        }
+        unroll!(4, |o| {
+            results[o] = reduction.and(results[o], of_slice[o]);
+            at[o] = at[o].wrapping_byte_add(to_slice);
+        });
+        t += 1;
+    }
+    results
+}
+
+/// Reduces windows that may have elements in the padding: the first element of the plane is loaded instead,
+/// and dropped.
+///
+/// # Safety
+/// As for [`fn@pool`].
+#[inline(always)]
+unsafe fn bounded_windows<T: Storage>(
+    x: *const T,
+    g: &WindowGeometry,
+    windows: &[Window; OUTPUTS_PER_THREAD],
+    reduction: Reduction,
+) -> [f32; OUTPUTS_PER_THREAD] {
+    let x = Global::new(x, (g.planes * g.plane_elements()) as usize);
+    let (none, and) = (reduction.none(), |a, b| reduction.and(a, b));
     let mut results = [none; OUTPUTS_PER_THREAD];
     let mut t = 0;
     while t < g.kernel[0] {
@@ -117,18 +213,7 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
         });
         t += 1;
     }
-
-    let mut o = 0;
-    while o < OUTPUTS_PER_THREAD as u32 {
-        let local = thread + o * BLOCK_THREADS;
-        let result = results[0];
-        results = [results[1], results[2], results[3], result];
-        if local < span {
-            let result = reduction.result(result, || divisor(g, locate(local).1));
-            y.store(start as usize + local as usize, T::from_f32(result));
-        }
-        o += 1;
-    }
+    results
 }
 
 /// The reduction of a window: a maximum or a sum.

@@ -72,7 +72,6 @@ unsafe fn reduce_tile<T: Storage>(
         return;
     }
     let plane_elements = of.plane_elements() as usize;
-    let x = Global::new(x, of.planes as usize * plane_elements);
     let y = GlobalMut::new(y, (of.planes * of.plane_outputs()) as usize);
     let segments = NearSegments::from(start, g.plane_tiles, &g.near);
     let (plane, position) = segments.position(thread);
@@ -84,7 +83,7 @@ unsafe fn reduce_tile<T: Storage>(
     let input = |axis: usize, at: u32| (at * of.stride[axis]).wrapping_sub(of.padding[axis]);
     let [d, h, w] = [input(0, z), input(1, p), input(2, q)];
     let lines = Lines {
-        x: x.slice(plane * plane_elements, plane_elements),
+        x: x.wrapping_add(plane * plane_elements),
         g: of,
         first: w,
         taps: taps_inside(of, w),
@@ -171,7 +170,7 @@ unsafe fn reduce_tile<T: Storage>(
 /// The lines of a thread: the columns of its windows in one plane.
 struct Lines<'a, T> {
     /// The plane.
-    x: Global<T>,
+    x: *const T,
     g: &'a WindowGeometry,
     /// The first column of the windows; a negative one, in the padding, wraps around.
     first: u32,
@@ -193,13 +192,13 @@ impl<T: Storage> Lines<'_, T> {
         let none = self.reduction.none();
         let mut at = [0; SIDE_BY_SIDE as usize];
         let mut is_inside = [false; SIDE_BY_SIDE as usize];
-        let column = self.first.wrapping_add(from * g.dilation[2]) as usize;
+        let column = self.first.wrapping_add(from * g.dilation[2]);
         unroll!(8, |i| {
             let h = h.wrapping_add(i as u32 * step);
             is_inside[i] = d < g.input[0] && h < g.input[1];
             // For a row in the padding, another row is loaded and dropped.
             let row = if is_inside[i] { d * g.input[1] + h } else { 0 };
-            at[i] = row as usize * g.input[2] as usize + column;
+            at[i] = row * g.input[2] + column;
         });
         let mut lines = [none; SIDE_BY_SIDE as usize];
         let mut tap = from;
@@ -207,8 +206,11 @@ impl<T: Storage> Lines<'_, T> {
             opaque::not_unrolled();
             let mut values = lines;
             unroll!(8, |i| {
-                values[i] = self.x.load(at[i]).to_f32();
-                at[i] += g.dilation[2] as usize;
+                // One instruction, unlike an index of 64 bits.
+                let bytes = opaque::wide_product(at[i], size_of::<T>() as u32);
+                let element = self.x.wrapping_byte_add(bytes as usize);
+                values[i] = Global::new(element, 1).load(0).to_f32();
+                at[i] += g.dilation[2];
             });
             unroll!(8, |i| {
                 lines[i] = self.reduction.and(lines[i], values[i]);
