@@ -105,8 +105,10 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
         let mut pixel = lane % lanes * together;
         loop {
             opaque::not_unrolled();
+            // Both loads are in flight together; the position of an unused pixel has no meaning.
             let at = self.memory.pixels.load(first + pixel);
-            let position = of_tile + self.memory.positions.load(first + pixel);
+            let position = self.memory.positions.load(first + pixel);
+            let position = of_tile.wrapping_add(position);
             if is_inside(limits, at) {
                 let to = self.plane(filter) * spatial as usize + position as usize;
                 let to = self.output.y.wrapping_add(to);
