@@ -37,6 +37,12 @@ bugs! {
         elementwise_writes_past_the_end, elementwise::scale::<f32>,
             "left.min(local + VECTOR_ELEMENTS)" => "local + VECTOR_ELEMENTS";
     "pool.rs":
+        windows_that_hang_over_count_as_whole, pool::windows::<f32>,
+            "let last = «(g.output[axis] - 1) * g.stride[axis]» +" => "0";
+        padded_windows_count_as_whole, pool::windows::<f32>,
+            "are_whole &= «g.padding[axis] == 0» && last < g.input[axis];" => "true";
+        whole_windows_stay_in_a_slice, pool::windows::<f32>,
+            "at[o] = at[o].wrapping_byte_add(«to_slice»);" => "0";
         averages_count_what_hangs_over, pool::windows::<f32>,
             "count *= «end.min(last)» - start.max(first);" => "end";
     "pool/overlapping.rs":
@@ -312,18 +318,18 @@ bugs! {
         series_lose_the_values_of_every_other_slice, softmax::matches::<f32>,
             "8 => «combine(quarter(0), quarter(1))»," => "quarter(0)";
         series_lose_the_last_vector, softmax::matches::<f32>,
-            "if first < N && «index < self.g.count» {\n                    let vector = T::to_f32_vector(x."
-                => "self.g.count > index + VECTOR";
+            "«self.has(batch, start + first)» {\n                    f(first, at, true);"
+                => "self.has(batch, start + first + VECTOR_ELEMENTS)";
         parameters_of_series_are_taken_for_vectors, layer_norm_rows::matches::<f32>,
-            "if self.in_vectors() && «is_aligned» {" => "true";
+            "if self.layout() == Layout::Vectors && «is_aligned» {" => "true";
         parameters_of_series_lack_the_last_value, layer_norm_rows::matches::<f32>,
             "if i < N && «index < self.g.count» {" => "index + 1 < self.g.count";
-        series_are_stored_a_value_too_far, softmax::matches::<f32>,
-            "                        if «index < g.count» {\n                            y.store(" => "index <= g.count";
+        single_values_of_series_go_too_far, softmax::matches::<f32>,
+            "if number < N && «self.has(batch, start + number)» {" => "self.index(batch, start + number) <= self.g.count";
         series_of_another_channel_take_its_gain, softmax::lists::<f32>,
             "let (_, channel) = div_rem_u64(«plane», g.channels as u64);" => "plane + 1";
         residuals_of_series_are_those_of_the_first_values, softmax::lists::<f32>,
-            "self.part::<T, MAPPED>(residual, batch, «start», 0.0)" => "0";
+            "self.part::<T, MAPPED>(operands.residual, batch, «start», 0.0)" => "0";
     "softmax.rs":
         softmax_of_a_batch_of_minus_infinity_is_nan, softmax::matches::<f32>,
             "largest_of(«f32::MIN», values)" => "f32::NEG_INFINITY";

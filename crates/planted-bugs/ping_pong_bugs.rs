@@ -18,11 +18,14 @@ bugs! {
         ping_pong_are_not_given_to_the_other, warp_specialized_tiles::ping_pong::<f16>,
             "release(memory.may_begin(«1 - warpgroup()»));" => "warpgroup()";
         ping_pong_take_the_halos_of_the_other, warp_specialized_tiles::ping_pong::<f16>,
-            "            halo = halo.skip(«g.k_blocks», &halo_pipeline);" => "0";
+            "            halo = halo.skip(«memory.mainloop.halo_skip», &halo_pipeline);"
+                => "launch_config::pipeline::Skip::NONE";
         ping_pong_take_the_filters_of_the_other, warp_specialized_tiles::ping_pong::<f16>,
-            "            filters = filters.skip(«mma_batches(g)», &filter_pipeline);" => "0";
+            "            filters = filters.skip(«memory.mainloop.filter_skip», &filter_pipeline);"
+                => "launch_config::pipeline::Skip::NONE";
         ping_pong_begin_with_the_first_halo_twice, warp_specialized_tiles::ping_pong::<f16>,
-            "        halo = halo.skip(«rounds.behind() * g.k_blocks», &halo_pipeline);" => "0";
+            "{\n        halo = halo.skip(«memory.mainloop.halo_skip», &halo_pipeline);"
+                => "launch_config::pipeline::Skip::NONE";
         ping_pong_have_the_same_tiles, warp_specialized_tiles::ping_pong::<f16>,
             "<< self.ping_pong) + «self.behind()»;" => "0";
     "fused/implicit_gemm/sm90/memory.rs":

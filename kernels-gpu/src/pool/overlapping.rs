@@ -190,15 +190,17 @@ impl<T: Storage> Lines<'_, T> {
         let g = self.g;
         let [from, to] = self.taps;
         let none = self.reduction.none();
-        let mut at = [0; SIDE_BY_SIDE as usize];
+        let mut at = [self.x; SIDE_BY_SIDE as usize];
         let mut is_inside = [false; SIDE_BY_SIDE as usize];
-        let column = self.first.wrapping_add(from * g.dilation[2]);
+        let column = self.first.wrapping_add(from * g.dilation[2]) as usize;
         unroll!(8, |i| {
             let h = h.wrapping_add(i as u32 * step);
             is_inside[i] = d < g.input[0] && h < g.input[1];
             // For a row in the padding, another row is loaded and dropped.
             let row = if is_inside[i] { d * g.input[1] + h } else { 0 };
-            at[i] = row * g.input[2] + column;
+            // All rows of a tensor may be one plane, with more than 2^32 elements.
+            let element = opaque::wide_product(row, g.input[2]) as usize + column;
+            at[i] = self.x.wrapping_add(element);
         });
         let mut lines = [none; SIDE_BY_SIDE as usize];
         let mut tap = from;
@@ -206,11 +208,8 @@ impl<T: Storage> Lines<'_, T> {
             opaque::not_unrolled();
             let mut values = lines;
             unroll!(8, |i| {
-                // One instruction, unlike an index of 64 bits.
-                let bytes = opaque::wide_product(at[i], size_of::<T>() as u32);
-                let element = self.x.wrapping_byte_add(bytes as usize);
-                values[i] = Global::new(element, 1).load(0).to_f32();
-                at[i] += g.dilation[2];
+                values[i] = Global::new(at[i], 1).load(0).to_f32();
+                at[i] = at[i].wrapping_add(g.dilation[2] as usize);
             });
             unroll!(8, |i| {
                 lines[i] = self.reduction.and(lines[i], values[i]);

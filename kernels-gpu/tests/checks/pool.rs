@@ -20,7 +20,7 @@ use super::{
 /// `[n, c, d, h, w]`, kernel, stride, padding, ceil_mode.
 pub(super) type Row = ([usize; 5], [usize; 3], [usize; 3], [usize; 3], bool);
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 17] = [
     ([1, 1, 1, 1, 1], [1; 3], [1; 3], [0; 3], false),
     ([2, 3, 4, 6, 8], [2; 3], [2; 3], [0; 3], false),
     ([1, 2, 5, 7, 9], [3; 3], [2; 3], [1; 3], false),
@@ -41,6 +41,9 @@ const ROWS: [Row; 15] = [
     // Windows of two adjacent columns, beside padded rows and in rows of odd length.
     ([1, 2, 3, 6, 8], [2, 2, 2], [2, 2, 2], [1, 1, 0], false),
     ([2, 2, 1, 4, 7], [1, 2, 2], [1, 2, 2], [0, 0, 0], false),
+    // Windows that reach beyond the input behind it alone, and in front of it alone.
+    ([1, 2, 1, 5, 7], [1, 2, 2], [1, 2, 2], [0, 0, 0], true),
+    ([1, 2, 1, 6, 7], [1, 2, 2], [1, 2, 4], [0, 0, 1], false),
 ];
 
 /// The maximum pool of a row, dilated where possible, and its average pools with every kind of divisor.

@@ -3,7 +3,7 @@
 use cuda_std::Storage;
 use launch_config::pointwise::{OperandList, PointwiseList, Step};
 use op_spec::graph::{ConvLayer, Layer};
-use op_spec::{ConvSpec, PointwiseSpec};
+use op_spec::{ClampSpec, ConvSpec, PointwiseSpec};
 use oracle::Case;
 
 use super::{case, stored};
@@ -127,6 +127,11 @@ impl<const D: usize> Row<D> {
 
     pub(super) fn relu(mut self) -> Self {
         self.function = Some(PointwiseSpec::Relu {});
+        self
+    }
+
+    pub(super) fn clamp(mut self, min: f64, max: f64) -> Self {
+        self.function = Some(PointwiseSpec::Clamp(ClampSpec::new(min, max)));
         self
     }
 
