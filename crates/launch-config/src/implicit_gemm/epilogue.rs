@@ -60,6 +60,12 @@ impl EpilogueKind {
         self.0 == Self::STORE_REDUCED.0
     }
 
+    /// Whether tiles are written to NCHW as they are, row by row.
+    #[must_use]
+    pub const fn is_written_by_rows(self) -> bool {
+        !self.is_nhwc() && !self.is_reduced() && !self.is_shuffled()
+    }
+
     /// Whether the output is NHWC.
     #[must_use]
     pub const fn is_nhwc(self) -> bool {

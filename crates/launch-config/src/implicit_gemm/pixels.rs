@@ -98,10 +98,8 @@ const TILE_CYCLES: u64 = 3_000;
 /// 32 by 8 pixels took 540 to 1,320 cycles longer in f32 than tiles of 8 by 32, which write 1,536 fewer.
 const WRITTEN_LINE_CYCLES: u64 = 1;
 
-/// Quarters of a cycle for each K-vector of a halo tile of planes.
+/// Quarters of a cycle for a K-vector of a halo tile of planes, and cycles for a span of an NHWC halo tile.
 const PLANE_WEIGHT: u64 = 3;
-
-/// Cycles of a pixel of an NHWC halo tile, for each span of channels.
 const SPAN_CYCLES: u64 = 2;
 
 /// Cycles of a box of a single row, of which an NHWC halo tile of more than two strips consists.
@@ -351,11 +349,9 @@ impl ImplicitGemmGeometry {
         u64::from(tile.filters() * sectors) * PARTIAL_SECTOR_CYCLES
     }
 
-    /// Lines of the output, and parts of lines, that a warp-specialized tile writes to NCHW; 0 for other
-    /// outputs.
+    /// Lines, and parts of lines, that a warp-specialized tile writes to NCHW; 0 for other outputs.
     fn written_lines(&self, format: OperandFormat) -> u64 {
-        let epilogue = self.epilogue;
-        if epilogue.is_nhwc() || epilogue.is_reduced() || epilogue.is_shuffled() {
+        if !self.epilogue.is_written_by_rows() {
             return 0;
         }
         let line = LINE_BYTES / format.value_bytes();
@@ -433,8 +429,8 @@ impl ImplicitGemmGeometry {
         }
         tile += UNITS_PER_CYCLE * self.partial_sector_cycles(WARP_SPECIALIZED, format) / planes;
         if format.parts == 1 {
-            let cycles = TILE_CYCLES + WRITTEN_LINE_CYCLES * self.written_lines(format);
-            tile += UNITS_PER_CYCLE * cycles / planes;
+            let written = WRITTEN_LINE_CYCLES * self.written_lines(format);
+            tile += UNITS_PER_CYCLE * (TILE_CYCLES + written) / planes;
         }
         if let Some(planes) = span_planes {
             tile += UNITS_PER_CYCLE * ROW_BOX_CYCLES * u64::from(self.row_boxes()) / planes;

@@ -75,6 +75,7 @@ mod reduced_fixup;
 mod reduced_pixels;
 mod results;
 mod rows;
+mod scaled;
 mod share;
 mod shared_rows;
 mod shuffled;

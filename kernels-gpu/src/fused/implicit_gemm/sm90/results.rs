@@ -3,28 +3,25 @@
 use core::marker::PhantomData;
 
 use cuda_std::global::GlobalMut;
-use cuda_std::{math, opaque, thread, warp};
+use cuda_std::{opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::conv::ConvGeometry;
-use launch_config::elementwise::Bounds;
 use launch_config::implicit_gemm::sm90::{
     HALF_PIXELS, HALVES, MainloopConfig, WARP_FILTERS, WRITTEN_WORDS,
 };
 use launch_config::implicit_gemm::{
-    Epilogue, ImplicitGemmGeometry, K_VECTOR_WORDS, OUTSIDE, PLACE_BITS, ReducedResults,
-    WARP_SPECIALIZED,
+    ImplicitGemmGeometry, OUTSIDE, PLACE_BITS, ReducedResults, WARP_SPECIALIZED,
 };
 use launch_config::norm::COUNTED_ELEMENTS;
 
-use super::super::fixup::{WithoutNorm, Written, judged};
+use super::super::fixup::{WithoutNorm, Written};
 use super::super::format::Format;
 use super::super::place::Place;
 use super::super::results::moments::Inside;
-use super::super::results::{BEYOND, in_order, is_inside, is_normal, is_within, limits};
+use super::super::results::{BEYOND, is_inside, is_within, limits};
 use super::shared_rows::Rows;
 use super::staged_f32::Scales;
 use super::{Made, Memory, TileEpilogue, Work, share_of, which_output};
-use crate::parts::map::multiply;
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
@@ -81,25 +78,6 @@ pub(super) fn elements<E: TileEpilogue>(g: &ImplicitGemmGeometry) -> usize {
         g.conv.output_pixels()
     };
     planes * plane as usize
-}
-
-/// Applies `f` to row `i` (one filter) of the first [`HALF_SUMS`] accumulators of a thread.
-#[inline(always)]
-fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl FnMut(f32) -> f32) {
-    unroll!(16, |n| {
-        unroll!(2, |j| {
-            let at = 4 * n + 2 * i + j;
-            sums[at] = f(sums[at]);
-        });
-    });
-}
-
-/// Applies `f` to the first [`HALF_SUMS`] accumulators of a thread.
-#[inline(always)]
-fn each<const SUMS: usize>(sums: &mut [f32; SUMS], mut f: impl FnMut(f32) -> f32) {
-    unroll!(2, |i| {
-        each_of_row(sums, i, &mut f);
-    });
 }
 
 /// The results of a warp: `WARP_FILTERS` filters by the pixels of its accumulators, from the first pixel of
@@ -366,75 +344,6 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
             pixels_end: first_pixel + (SUMS / HALF_SUMS) as u32 * HALF_PIXELS,
         };
         written.fix_up::<true>(seen);
-    }
-
-    /// Undoes the scaling and adds the bias. Without a norm, also applies the epilogue up to the rounding,
-    /// and returns whether a result needs the fix-up.
-    #[inline(always)]
-    unsafe fn scale(&self, sums: &mut [f32; SUMS], input_descale: f32) -> bool {
-        unroll!(2, |i| {
-            let filter = self.lane / 4 + 8 * i as u32;
-            let at = (self.filter + filter) * K_VECTOR_WORDS;
-            let [bias, descale, gain, shift] = self.memory.channels.load_vec::<4>(at);
-            let mut factor = descale * input_descale;
-            if F::OPERANDS.scaled && !is_normal(factor) {
-                let first;
-                [first, factor] = in_order(descale, input_descale);
-                each_of_row(sums, i, |sum| sum * first);
-            }
-            each_of_row(sums, i, |sum| judged::<F>(math::fma(sum, factor, bias)));
-            if is_without_norm::<E>(&self.g) && self.epilogue().gain_and_shift.is_present() {
-                each_of_row(sums, i, |value| math::fma(gain, value, shift));
-            }
-        });
-        let mut seen = false;
-        if is_without_norm::<E>(&self.g) {
-            self.bound(sums);
-            // A NaN has stayed NaN.
-            unroll!(2, |i| {
-                let mut seen_here = false;
-                each_of_row(sums, i, |value| {
-                    seen_here |= value.is_nan();
-                    value
-                });
-                // Results of other filters are not written.
-                let filter = self.lane / 4 + 8 * i as u32;
-                seen |= seen_here && filter < self.filters;
-            });
-        }
-        E::apply_list(self, sums);
-        seen
-    }
-
-    /// The epilogue without a norm. Read each time; a kept value would take a register.
-    #[inline(always)]
-    fn epilogue(&self) -> Epilogue {
-        let epilogue = self.output.without_norm.store.epilogue;
-        let again = |value: f32| f32::from_bits(opaque::to_compiler(value.to_bits()));
-        Epilogue {
-            gain_and_shift: epilogue.gain_and_shift,
-            slope: again(epilogue.slope),
-            bounds: Bounds {
-                min: again(epilogue.bounds.min),
-                max: again(epilogue.bounds.max),
-            },
-        }
-    }
-
-    /// Applies the epilogue's slope and bounds. Each is a pass of its own, left out where it changes no
-    /// value. NaN stays NaN.
-    #[inline(always)]
-    fn bound(&self, sums: &mut [f32; SUMS]) {
-        let Epilogue { slope, bounds, .. } = self.epilogue();
-        if slope != 1.0 {
-            each(sums, |value| multiply(value, slope, 0.0));
-        }
-        if bounds.min != f32::NEG_INFINITY {
-            each(sums, |value| math::max_nan(value, bounds.min));
-        }
-        if bounds.max != f32::INFINITY {
-            each(sums, |value| math::min_nan(value, bounds.max));
-        }
     }
 
     /// Writes the moments of the warp's filter `filter` over a half of the tile's pixels, combined with the
