@@ -58,10 +58,10 @@ bugs! {
                 => "(segments.first as u32 + plane).wrapping_mul(plane_elements as u32) as usize";
     "pool/overlapping.rs":
         planes_of_lines_start_in_32_bits, far_pools::overlapping,
-            "        x: x.wrapping_add(«plane * plane_elements»),"
+            "        x: x.slice(«plane * plane_elements», plane_elements),"
                 => "(plane as u32).wrapping_mul(plane_elements as u32) as usize";
         lines_start_in_32_bits, far_pools::overlapping,
-            "let element = «opaque::wide_product(row, g.input[2]) as usize» + column;"
+            "at[i] = «row as usize * g.input[2] as usize» + column;"
                 => "row.wrapping_mul(g.input[2]) as usize";
     "parts/series.rs":
         series_start_in_32_bits, softmax::far,

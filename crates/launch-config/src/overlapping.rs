@@ -13,7 +13,7 @@ use super::reciprocal::Reciprocal;
 pub const BLOCK_THREADS: u32 = 128;
 
 /// Minimum resident blocks of the kernels per multiprocessor (launch bounds).
-pub const MIN_BLOCKS: u32 = 5;
+pub const MIN_BLOCKS: u32 = 6;
 
 /// Lines that a thread reduces at the same time.
 pub const SIDE_BY_SIDE: u32 = 8;

@@ -72,6 +72,7 @@ unsafe fn reduce_tile<T: Storage>(
         return;
     }
     let plane_elements = of.plane_elements() as usize;
+    let x = Global::new(x, of.planes as usize * plane_elements);
     let y = GlobalMut::new(y, (of.planes * of.plane_outputs()) as usize);
     let segments = NearSegments::from(start, g.plane_tiles, &g.near);
     let (plane, position) = segments.position(thread);
@@ -83,7 +84,7 @@ unsafe fn reduce_tile<T: Storage>(
     let input = |axis: usize, at: u32| (at * of.stride[axis]).wrapping_sub(of.padding[axis]);
     let [d, h, w] = [input(0, z), input(1, p), input(2, q)];
     let lines = Lines {
-        x: x.wrapping_add(plane * plane_elements),
+        x: x.slice(plane * plane_elements, plane_elements),
         g: of,
         first: w,
         taps: taps_inside(of, w),
@@ -170,7 +171,7 @@ unsafe fn reduce_tile<T: Storage>(
 /// The lines of a thread: the columns of its windows in one plane.
 struct Lines<'a, T> {
     /// The plane.
-    x: *const T,
+    x: Global<T>,
     g: &'a WindowGeometry,
     /// The first column of the windows; a negative one, in the padding, wraps around.
     first: u32,
@@ -190,7 +191,7 @@ impl<T: Storage> Lines<'_, T> {
         let g = self.g;
         let [from, to] = self.taps;
         let none = self.reduction.none();
-        let mut at = [self.x; SIDE_BY_SIDE as usize];
+        let mut at = [0; SIDE_BY_SIDE as usize];
         let mut is_inside = [false; SIDE_BY_SIDE as usize];
         let column = self.first.wrapping_add(from * g.dilation[2]) as usize;
         unroll!(8, |i| {
@@ -198,9 +199,7 @@ impl<T: Storage> Lines<'_, T> {
             is_inside[i] = d < g.input[0] && h < g.input[1];
             // For a row in the padding, another row is loaded and dropped.
             let row = if is_inside[i] { d * g.input[1] + h } else { 0 };
-            // All rows of a tensor may be one plane, with more than 2^32 elements.
-            let element = opaque::wide_product(row, g.input[2]) as usize + column;
-            at[i] = self.x.wrapping_add(element);
+            at[i] = row as usize * g.input[2] as usize + column;
         });
         let mut lines = [none; SIDE_BY_SIDE as usize];
         let mut tap = from;
@@ -208,8 +207,8 @@ impl<T: Storage> Lines<'_, T> {
             opaque::not_unrolled();
             let mut values = lines;
             unroll!(8, |i| {
-                values[i] = Global::new(at[i], 1).load(0).to_f32();
-                at[i] = at[i].wrapping_add(g.dilation[2] as usize);
+                values[i] = self.x.load(at[i]).to_f32();
+                at[i] += g.dilation[2] as usize;
             });
             unroll!(8, |i| {
                 lines[i] = self.reduction.and(lines[i], values[i]);
