@@ -99,7 +99,7 @@ const TILE_CYCLES: u64 = 3_000;
 const WRITTEN_LINE_CYCLES: u64 = 1;
 
 /// Quarters of a cycle for a K-vector of a halo tile of planes, and cycles for a span of an NHWC halo tile.
-const PLANE_WEIGHT: u64 = 3;
+const PLANE_WEIGHT: u64 = 4;
 const SPAN_CYCLES: u64 = 2;
 
 /// Cycles of a box of a single row, of which an NHWC halo tile of more than two strips consists.
