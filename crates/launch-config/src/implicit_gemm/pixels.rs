@@ -91,23 +91,6 @@ const PARTIAL_SECTOR_CYCLES: u64 = 12;
 /// Units of the cost of a warp-specialized tile in a cycle.
 const UNITS_PER_CYCLE: u64 = 4;
 
-/// Cycles of a warp-specialized tile that depend on nothing that is chosen here.
-const TILE_CYCLES: u64 = 3_000;
-
-/// Cycles of a line of the output, or a part of it, that a warp-specialized tile writes. On an H200 tiles of
-/// 32 by 8 pixels took 540 to 1,320 cycles longer in f32 than tiles of 8 by 32, which write 1,536 fewer.
-const WRITTEN_LINE_CYCLES: u64 = 1;
-
-/// Quarters of a cycle for a K-vector of a halo tile of planes, and cycles for a span of an NHWC halo tile.
-const PLANE_WEIGHT: u64 = 4;
-const SPAN_CYCLES: u64 = 2;
-
-/// Cycles of a box of a single row, of which an NHWC halo tile of more than two strips consists.
-const ROW_BOX_CYCLES: u64 = 10;
-
-/// Bytes of a line of the level-2 cache.
-const LINE_BYTES: u32 = 128;
-
 /// The most unused pixels between two rows of a run.
 const MAX_UNUSED_PIXELS: u32 = 16;
 
@@ -323,7 +306,7 @@ impl ImplicitGemmGeometry {
 
     /// Whether the pixels of a tile are a run: consecutive elements of the output, with so few unused pixels
     /// between rows that 64 pixels have more than a sector of results.
-    const fn is_run(&self) -> bool {
+    pub(super) const fn is_run(&self) -> bool {
         let are_rows = self.tile_w >= self.conv.q
             && self.tile_pitch <= 2 * self.conv.q
             && self.tile_pitch <= self.conv.q + MAX_UNUSED_PIXELS;
@@ -347,21 +330,6 @@ impl ImplicitGemmGeometry {
             (false, _) => 2 * self.tile_d * self.tile_h * self.tile_w.div_ceil(WARP_THREADS),
         };
         u64::from(tile.filters() * sectors) * PARTIAL_SECTOR_CYCLES
-    }
-
-    /// Lines, and parts of lines, that a warp-specialized tile writes to NCHW; 0 for other outputs.
-    fn written_lines(&self, format: OperandFormat) -> u64 {
-        if !self.epilogue.is_written_by_rows() {
-            return 0;
-        }
-        let line = LINE_BYTES / format.value_bytes();
-        let rows = self.tile_d * self.tile_h;
-        let lines = match self.is_run() {
-            true => (rows * self.tile_w).div_ceil(line),
-            false => rows * self.tile_w.div_ceil(line),
-        };
-        let filters = self.conv.group_k.min(WARP_SPECIALIZED.filters());
-        u64::from(filters) * u64::from(lines)
     }
 
     /// Cost of all tiles of a plane, in arbitrary units, for tiles that are not warp-specialized.
@@ -406,17 +374,14 @@ impl ImplicitGemmGeometry {
         least.mainloop_config(format, [1, 1], device.shared_bytes)?;
         let depth_k_blocks = u64::from(self.depth_k_blocks);
         let taps = u64::from(self.taps) * WARP_SPECIALIZED_TAP_WEIGHT;
-        let span_planes = self.span_planes(format).map(u64::from);
-        let halo_weight = match (format.parts, span_planes) {
-            (1, Some(planes)) => UNITS_PER_CYCLE * SPAN_CYCLES / planes,
-            (1, None) => PLANE_WEIGHT,
-            _ => HALO_WEIGHT,
-        };
-        let k_vectors = halo_weight * u64::from(self.halo_k_vectors);
+        let k_vectors = HALO_WEIGHT * u64::from(self.halo_k_vectors);
         let rows = WARP_SPECIALIZED_ROW_WEIGHT * u64::from(self.halo_rows());
         let mut tile = depth_k_blocks * (taps + k_vectors + rows);
         // `tile` is the cost for each plane. The remaining costs are for all planes.
         let planes = u64::from(self.planes.max(1));
+        if let Some(cycles) = self.write_bound_cycles(format) {
+            tile = UNITS_PER_CYCLE * cycles / planes;
+        }
         let pixels = match self.epilogue.is_shuffled() {
             true => INSTRUCTION_PIXELS,
             false => 2 * INSTRUCTION_PIXELS,
@@ -428,13 +393,6 @@ impl ImplicitGemmGeometry {
             tile += HALF_SECTORS_WEIGHT / planes;
         }
         tile += UNITS_PER_CYCLE * self.partial_sector_cycles(WARP_SPECIALIZED, format) / planes;
-        if format.parts == 1 {
-            let written = WRITTEN_LINE_CYCLES * self.written_lines(format);
-            tile += UNITS_PER_CYCLE * (TILE_CYCLES + written) / planes;
-        }
-        if let Some(planes) = span_planes {
-            tile += UNITS_PER_CYCLE * ROW_BOX_CYCLES * u64::from(self.row_boxes()) / planes;
-        }
         let work_tiles = ASSUMED_BATCH.checked_mul(self.pixel_tiles().into())?;
         let tiles = work_tiles.checked_mul(self.filter_sets().into())?;
         let multiprocessors = u64::from(device.multiprocessors);

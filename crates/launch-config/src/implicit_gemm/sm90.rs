@@ -21,6 +21,7 @@ pub(super) mod block;
 mod mainloop;
 mod split_k;
 pub(super) mod tiles;
+mod write_bound;
 
 pub use block::{
     BLOCK_THREADS, HALF_PIXELS, HALO_WARPS, HALVES, MMA_STEP_BYTES, TARGET_BYTES, WARP_FILTERS,
