@@ -1,7 +1,7 @@
 //! The time of a warp-specialized tile whose results take longer to write than to compute.
 //!
-//! MMAs of other tiles then no longer hide what the tile's pixels cost: copies of the halo tile, and lines of the
-//! output. The constants are from tiles of different extents on an H200 (docs/tuning.md).
+//! MMAs of other tiles then no longer hide what the tile's pixels cost: copies of the halo tile, and lines of
+//! the output. The constants are from tiles of different extents on an H200 (docs/tuning.md).
 
 use super::{STEP_CYCLES, WARP_SPECIALIZED, WRITTEN_PER_CYCLE};
 use crate::implicit_gemm::{ImplicitGemmGeometry, MMA_STEP_K_VECTORS, OperandFormat};
@@ -12,8 +12,8 @@ const TILE_CYCLES: u64 = 3_000;
 /// Cycles of a line of the output, or a part of it.
 const LINE_CYCLES: u64 = 1;
 
-/// Cycles of a pixel of an NHWC halo tile, for each span of channels; and of one of a halo tile of planes, for
-/// each plane.
+/// Cycles of a pixel of an NHWC halo tile, for each span of channels; and of one of a halo tile of planes,
+/// for each plane.
 const SPAN_CYCLES: u64 = 2;
 const PLANE_CYCLES: u64 = 1;
 
