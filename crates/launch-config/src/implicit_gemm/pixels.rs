@@ -372,16 +372,17 @@ impl ImplicitGemmGeometry {
             ..one_k_block
         };
         least.mainloop_config(format, [1, 1], device.shared_bytes)?;
-        let depth_k_blocks = u64::from(self.depth_k_blocks);
-        let taps = u64::from(self.taps) * WARP_SPECIALIZED_TAP_WEIGHT;
-        let k_vectors = HALO_WEIGHT * u64::from(self.halo_k_vectors);
-        let rows = WARP_SPECIALIZED_ROW_WEIGHT * u64::from(self.halo_rows());
-        let mut tile = depth_k_blocks * (taps + k_vectors + rows);
-        // `tile` is the cost for each plane. The remaining costs are for all planes.
+        // `tile` is the cost for each plane. The costs behind it are for all planes.
         let planes = u64::from(self.planes.max(1));
-        if let Some(cycles) = self.write_bound_cycles(format) {
-            tile = UNITS_PER_CYCLE * cycles / planes;
-        }
+        let mut tile = match self.write_bound_cycles(format) {
+            Some(cycles) => UNITS_PER_CYCLE * cycles / planes,
+            None => {
+                let taps = u64::from(self.taps) * WARP_SPECIALIZED_TAP_WEIGHT;
+                let k_vectors = HALO_WEIGHT * u64::from(self.halo_k_vectors);
+                let rows = WARP_SPECIALIZED_ROW_WEIGHT * u64::from(self.halo_rows());
+                u64::from(self.depth_k_blocks) * (taps + k_vectors + rows)
+            }
+        };
         let pixels = match self.epilogue.is_shuffled() {
             true => INSTRUCTION_PIXELS,
             false => 2 * INSTRUCTION_PIXELS,
