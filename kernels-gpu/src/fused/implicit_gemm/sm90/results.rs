@@ -94,6 +94,8 @@ pub(super) struct Results<'a, F: Format, const SUMS: usize, E: TileEpilogue> {
     pub(super) channel: u32,
     /// The number of the warp's filters that exist.
     pub(super) filters: u32,
+    /// The tile's last coordinates within the output, in the form of [`limits`], kept for reductions alone.
+    pub(super) limits: u32,
     /// The warp's rows of results in shared memory.
     pub(super) rows: Rows<F::Stored>,
 }
@@ -141,7 +143,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         } = work.made_by(filter);
         let memory = Memory::of(&g, mainloop, F::OPERANDS);
         let words = (memory.results).slice(warp * WRITTEN_WORDS, WRITTEN_WORDS);
-        Self {
+        let mut results = Self {
             memory,
             output,
             g,
@@ -151,8 +153,11 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
             filter,
             channel,
             filters,
+            limits: NO_PIXELS,
             rows: Rows::of(words),
-        }
+        };
+        results.limits = results.limits();
+        results
     }
 
     /// Writes the warp's output and moments of the tile. `input_descale` is the reciprocal scale of its

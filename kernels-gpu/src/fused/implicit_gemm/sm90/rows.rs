@@ -13,7 +13,7 @@ use launch_config::implicit_gemm::sm90::WARP_FILTERS;
 use super::super::format::Format;
 use super::super::results::is_inside;
 use super::TileEpilogue;
-use super::results::{HALF_OCTETS, Results};
+use super::results::{HALF_OCTETS, Results, filter_shift};
 use super::shared_rows::Rows;
 use crate::parts::unroll::unroll;
 
@@ -37,6 +37,35 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
                 });
             }
         });
+    }
+
+    /// Returns the tile's origin: the result of its first pixel and the warp's first channel, and its last
+    /// coordinates within the output, in the form of [`limits`](Self::limits). Computed at each call; a kept
+    /// origin would take registers beside the accumulators.
+    #[inline(always)]
+    pub(super) unsafe fn origin(&self) -> (*mut F::Stored, u32) {
+        (
+            self.output.y.wrapping_add(self.first_element()),
+            self.limits(),
+        )
+    }
+
+    /// Returns the index of the tile's first result in an NCHW output, in the warp's first channel.
+    #[inline(always)]
+    pub(super) fn first_element(&self) -> usize {
+        let (g, place) = (&self.g, self.place);
+        let shift = filter_shift::<E>(g);
+        let (plane, of_tile) = if shift > 0 {
+            let of_tile = (g.shuffle).columns_of([self.first_slice(), place.p, place.q]);
+            (g.shuffle.plane, g.shuffle.first + of_tile)
+        } else {
+            let conv = &g.conv;
+            let row = self.first_slice() * conv.p + place.p;
+            (conv.output_pixels(), row * conv.q + place.q)
+        };
+        let channels = (g.conv.output_channels() >> shift) as usize;
+        let channel = place.sample as usize * channels + (self.channel >> shift) as usize;
+        channel * plane as usize + of_tile as usize
     }
 
     /// Writes the rows to the output, from pixel `first` of the tile on: 16 bytes at a time where enough
@@ -93,10 +122,8 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     ) {
         // Recomputed for each half; kept values derived from it would take too many registers.
         let lane = opaque::to_compiler(self.lane);
-        let limits = self.limits();
-        let conv = &self.g.conv;
-        let spatial = conv.output_pixels();
-        let of_tile = (self.first_slice() * conv.p + self.place.p) * conv.q + self.place.q;
+        let (origin, limits) = self.origin();
+        let spatial = self.g.conv.output_pixels();
         let (pixels, pitch) = (Rows::<F::Stored>::PIXELS, Rows::<F::Stored>::PITCH);
         // Lanes along the pixels of a row, and filters that the warp's lanes cover at a time.
         let lanes = (pixels / together).min(WARP_THREADS);
@@ -108,10 +135,9 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
             // Both loads are in flight together; the position of an unused pixel has no meaning.
             let at = self.memory.pixels.load(first + pixel);
             let position = self.memory.positions.load(first + pixel);
-            let position = of_tile.wrapping_add(position);
             if is_inside(limits, at) {
-                let to = self.plane(filter) * spatial as usize + position as usize;
-                let to = self.output.y.wrapping_add(to);
+                let to = origin.wrapping_add(position as usize);
+                let to = planes_behind(to, spatial, filter);
                 let from = (filter * pitch + pixel) / of_element;
                 unroll!(2, |group| {
                     let row = |i: usize| (ROWS_IN_FLIGHT * group + i) as u32 * step;
