@@ -238,7 +238,7 @@ impl<'a> Series<'a> {
         let array = Global::new(values, self.g.count as usize);
         let is_aligned = (values as usize).is_multiple_of(VECTOR_ELEMENTS * size_of::<T>());
         let mut of_indices = [absent; N];
-        if self.layout() == Layout::Vectors && is_aligned {
+        if opaque::to_compiler(u32::from(self.in_fours && is_aligned)) != 0 {
             unroll!(2, |v| {
                 let first = v * VECTOR_ELEMENTS;
                 let index = self.index(batch, start + first);
@@ -349,22 +349,21 @@ impl<'a> Series<'a> {
                 added = self.part::<T, MAPPED>(operands.residual, batch, start, 0.0);
             }
             let of_channels = || {
-                let of_channel = |channel: u32| {
-                    operands
-                        .of_channels
-                        .of_channel(channel as usize, g.channels as usize)
-                };
+                let GainAndShift { gain, shift } = operands.of_channels;
                 if opaque::to_compiler(g.along_channels.code()) != 0 {
-                    let last = g.count - 1;
+                    let of_indices =
+                        |values| self.of_indices::<f32, MAPPED>(values, batch, start, 0.0);
+                    let (gains, shifts) = (of_indices(gain), of_indices(shift));
                     let mut each = [[0.0; 2]; MAPPED];
                     unroll!(8, |i| {
-                        each[i] = of_channel(self.index(batch, start + i).min(last));
+                        each[i] = [gains[i], shifts[i]];
                     });
                     each
                 } else {
                     let (plane, _) = div_rem_u64(self.number, g.series_per_channel);
                     let (_, channel) = div_rem_u64(plane, g.channels as u64);
-                    [of_channel(channel as u32); MAPPED]
+                    let channels = g.channels as usize;
+                    [operands.of_channels.of_channel(channel as usize, channels); MAPPED]
                 }
             };
             let results =
