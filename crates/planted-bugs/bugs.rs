@@ -42,9 +42,20 @@ bugs! {
         padded_windows_count_as_whole, pool::windows::<f32>,
             "are_whole &= «g.padding[axis] == 0» && last < g.input[axis];" => "true";
         whole_windows_stay_in_a_slice, pool::windows::<f32>,
-            "at[o] = at[o].wrapping_byte_add(«to_slice»);" => "0";
+            "steps: [«to_slice», to_row, w_step]," => "0";
         averages_count_what_hangs_over, pool::windows::<f32>,
             "count *= «end.min(last)» - start.max(first);" => "end";
+    "pool/rows.rs":
+        segments_begin_a_column_late, pool::windows::<f32>,
+            ".wrapping_sub(«of.padding[2]»);" => "of.padding[2].min(1)";
+        padded_columns_are_loaded, pool::windows::<f32>,
+            "if nth(i) < g.staged && «column < columns» {" => "true";
+        windows_are_reduced_before_they_are_staged, pool::windows::<f32>,
+            "«thread::sync_threads();»" => "";
+        the_last_segment_is_whole, pool::windows::<f32>,
+            "        if «q < outputs» {" => "q < outputs.next_multiple_of(SEGMENT)";
+        segments_of_a_stride_begin_side_by_side, pool::windows::<f32>,
+            "let column = («first * of.stride[2]»)" => "first";
     "pool/overlapping.rs":
         rows_above_the_input_are_pooled, pool::windows::<f32>,
             "if «!is_inside[i]» {" => "false";

@@ -63,6 +63,9 @@ bugs! {
         lines_start_in_32_bits, far_pools::overlapping,
             "at[i] = «row as usize * g.input[2] as usize» + column;"
                 => "row.wrapping_mul(g.input[2]) as usize";
+    "pool/rows.rs":
+        rows_of_segments_start_in_32_bits, far_pools::overlapping,
+            "x.wrapping_add(«row as usize * columns as usize»)" => "row.wrapping_mul(columns) as usize";
     "parts/series.rs":
         series_start_in_32_bits, softmax::far,
             "first: «outer * g.count as u64 * g.inner as u64 + position»,"

@@ -16,6 +16,7 @@ use crate::parts::unroll::unroll;
 
 pub mod nhwc;
 pub mod overlapping;
+pub mod rows;
 
 /// One window of a thread.
 #[derive(Clone, Copy)]
@@ -74,8 +75,17 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
     });
 
     let mut results = match has_whole_windows(g) {
-        true => whole_windows(x, g, &windows, reduction),
-        false => bounded_windows(x, g, &windows, reduction),
+        true => reduced(g.kernel, Whole::of(x, g, &windows), reduction),
+        false => {
+            let elements = Bounded {
+                x: Global::new(x, (g.planes * g.plane_elements()) as usize),
+                g,
+                windows: &windows,
+                behind: [0; 3],
+                none: reduction.none(),
+            };
+            reduced(g.kernel, elements, reduction)
+        }
     };
     let mut o = 0;
     while o < OUTPUTS_PER_THREAD as u32 {
@@ -101,116 +111,132 @@ fn has_whole_windows(g: &WindowGeometry) -> bool {
     are_whole
 }
 
-/// Reduces windows without elements in the padding.
-///
-/// # Safety
-/// As for [`fn@pool`].
-#[inline(always)]
-unsafe fn whole_windows<T: Storage>(
-    x: *const T,
-    g: &WindowGeometry,
-    windows: &[Window; OUTPUTS_PER_THREAD],
-    reduction: Reduction,
-) -> [f32; OUTPUTS_PER_THREAD] {
-    let none = reduction.none();
-    let [_, height, width] = g.input.map(|extent| extent as usize);
-    let [d_step, h_step, w_step] = g.dilation.map(|step| step as usize * size_of::<T>());
-    // Steps from behind a row of a window to its next row, and from behind a slice to the next one.
-    let to_row = (h_step * width).wrapping_sub(w_step * g.kernel[2] as usize);
-    let to_slice = (d_step * height * width).wrapping_sub(h_step * width * g.kernel[1] as usize);
-    let mut at = [x; OUTPUTS_PER_THREAD];
-    unroll!(4, |o| {
-        let [d, h, w] = windows[o].first;
-        let in_plane = (d * g.input[1] + h) * g.input[2] + w;
-        at[o] = x.wrapping_add(windows[o].plane + in_plane as usize);
-    });
-    let mut results = [none; OUTPUTS_PER_THREAD];
-    let mut t = 0;
-    while t < g.kernel[0] {
-        let mut of_slice = [none; OUTPUTS_PER_THREAD];
-        let mut r = 0;
-        while r < g.kernel[1] {
-            let mut of_row = [none; OUTPUTS_PER_THREAD];
-            let mut s = 0;
-            while s < g.kernel[2] {
-                let mut values = [none; OUTPUTS_PER_THREAD];
-                unroll!(4, |o| {
-                    values[o] = Global::new(at[o], 1).load(0).to_f32();
-                    at[o] = at[o].wrapping_byte_add(w_step);
-                });
-                unroll!(4, |o| {
-                    of_row[o] = reduction.and(of_row[o], values[o]);
-                });
-                s += 1;
-            }
-            unroll!(4, |o| {
-                of_slice[o] = reduction.and(of_slice[o], of_row[o]);
-                at[o] = at[o].wrapping_byte_add(to_row);
-            });
-            r += 1;
-        }
-        unroll!(4, |o| {
-            results[o] = reduction.and(results[o], of_slice[o]);
-            at[o] = at[o].wrapping_byte_add(to_slice);
-        });
-        t += 1;
-    }
-    results
+/// The elements of a thread's windows, one of each window at a time.
+trait Elements {
+    /// Loads the present element of window `o`; the reduction's identity if it is in the padding.
+    unsafe fn load(&self, o: usize) -> f32;
+
+    /// Moves to the next column; on axis 1, from behind a row to the window's next row; on axis 0, from
+    /// behind a slice to its next slice.
+    fn advance(&mut self, axis: usize);
 }
 
-/// Reduces windows that may have elements in the padding: the first element of the plane is loaded instead,
+/// Elements of windows that are wholly in the input.
+struct Whole<T> {
+    at: [*const T; OUTPUTS_PER_THREAD],
+    /// Bytes that the pointers move on each axis.
+    steps: [usize; 3],
+}
+
+impl<T: Storage> Whole<T> {
+    #[inline(always)]
+    fn of(x: *const T, g: &WindowGeometry, windows: &[Window; OUTPUTS_PER_THREAD]) -> Self {
+        let [_, height, width] = g.input.map(|extent| extent as usize);
+        let [d_step, h_step, w_step] = g.dilation.map(|step| step as usize * size_of::<T>());
+        let to_row = (h_step * width).wrapping_sub(w_step * g.kernel[2] as usize);
+        let to_slice =
+            (d_step * height * width).wrapping_sub(h_step * width * g.kernel[1] as usize);
+        let mut at = [x; OUTPUTS_PER_THREAD];
+        unroll!(4, |o| {
+            let [d, h, w] = windows[o].first;
+            let in_plane = (d * g.input[1] + h) * g.input[2] + w;
+            at[o] = x.wrapping_add(windows[o].plane + in_plane as usize);
+        });
+        Self {
+            at,
+            steps: [to_slice, to_row, w_step],
+        }
+    }
+}
+
+impl<T: Storage> Elements for Whole<T> {
+    #[inline(always)]
+    unsafe fn load(&self, o: usize) -> f32 {
+        Global::new(self.at[o], 1).load(0).to_f32()
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, axis: usize) {
+        unroll!(4, |o| {
+            self.at[o] = self.at[o].wrapping_byte_add(self.steps[axis]);
+        });
+    }
+}
+
+/// Elements of windows that may reach into the padding: the first element of the plane is loaded instead,
 /// and dropped.
+struct Bounded<'a, T> {
+    x: Global<T>,
+    g: &'a WindowGeometry,
+    windows: &'a [Window; OUTPUTS_PER_THREAD],
+    /// The distance from the first element, on each axis.
+    behind: [u32; 3],
+    none: f32,
+}
+
+impl<T: Storage> Elements for Bounded<'_, T> {
+    #[inline(always)]
+    unsafe fn load(&self, o: usize) -> f32 {
+        let (first, behind, input) = (self.windows[o].first, self.behind, self.g.input);
+        let [d, h, w] = [0, 1, 2].map(|axis| first[axis].wrapping_add(behind[axis]));
+        let inside = d < input[0] && h < input[1] && w < input[2];
+        let in_plane = if inside {
+            (d * input[1] + h) * input[2] + w
+        } else {
+            0
+        };
+        let value = self.x.load(self.windows[o].plane + in_plane as usize);
+        if inside { value.to_f32() } else { self.none }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, axis: usize) {
+        if axis < 2 {
+            self.behind[axis + 1] = 0;
+        }
+        self.behind[axis] += self.g.dilation[axis];
+    }
+}
+
+/// Reduces a thread's windows.
 ///
 /// # Safety
 /// As for [`fn@pool`].
 #[inline(always)]
-unsafe fn bounded_windows<T: Storage>(
-    x: *const T,
-    g: &WindowGeometry,
-    windows: &[Window; OUTPUTS_PER_THREAD],
+unsafe fn reduced(
+    kernel: [u32; 3],
+    mut elements: impl Elements,
     reduction: Reduction,
 ) -> [f32; OUTPUTS_PER_THREAD] {
-    let x = Global::new(x, (g.planes * g.plane_elements()) as usize);
-    let (none, and) = (reduction.none(), |a, b| reduction.and(a, b));
-    let mut results = [none; OUTPUTS_PER_THREAD];
+    let none = [reduction.none(); OUTPUTS_PER_THREAD];
+    let combine = |to: &mut [f32; OUTPUTS_PER_THREAD], values: [f32; OUTPUTS_PER_THREAD]| {
+        unroll!(4, |o| {
+            to[o] = reduction.and(to[o], values[o]);
+        });
+    };
+    let mut results = none;
     let mut t = 0;
-    while t < g.kernel[0] {
-        let mut of_slice = [none; OUTPUTS_PER_THREAD];
+    while t < kernel[0] {
+        let mut of_slice = none;
         let mut r = 0;
-        while r < g.kernel[1] {
-            let mut of_row = [none; OUTPUTS_PER_THREAD];
+        while r < kernel[1] {
+            let mut of_row = none;
             let mut s = 0;
-            while s < g.kernel[2] {
-                let mut values = [none; OUTPUTS_PER_THREAD];
+            while s < kernel[2] {
+                let mut values = none;
                 unroll!(4, |o| {
-                    let [d, h, w] = windows[o].first;
-                    let d = d.wrapping_add(t * g.dilation[0]);
-                    let h = h.wrapping_add(r * g.dilation[1]);
-                    let w = w.wrapping_add(s * g.dilation[2]);
-                    let inside = d < g.input[0] && h < g.input[1] && w < g.input[2];
-                    let in_plane = if inside {
-                        (d * g.input[1] + h) * g.input[2] + w
-                    } else {
-                        0
-                    };
-                    let value = x.load(windows[o].plane + in_plane as usize).to_f32();
-                    if inside {
-                        values[o] = value;
-                    }
+                    values[o] = elements.load(o);
                 });
-                unroll!(4, |o| {
-                    of_row[o] = and(of_row[o], values[o]);
-                });
+                elements.advance(2);
+                combine(&mut of_row, values);
                 s += 1;
             }
-            unroll!(4, |o| {
-                of_slice[o] = and(of_slice[o], of_row[o]);
-            });
+            elements.advance(1);
+            combine(&mut of_slice, of_row);
             r += 1;
         }
-        unroll!(4, |o| {
-            results[o] = and(results[o], of_slice[o]);
-        });
+        elements.advance(0);
+        combine(&mut results, of_slice);
         t += 1;
     }
     results

@@ -41,6 +41,7 @@ pub mod peak;
 pub mod pipeline;
 pub mod pointwise;
 pub mod pool;
+pub mod pool_rows;
 pub mod reciprocal;
 pub mod reduction_nhwc;
 mod refusal;

@@ -5,6 +5,7 @@ use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::max_pool2d::{BLOCK_OUTPUTS, OUTPUTS_PER_THREAD};
 use launch_config::overlapping::{self, OverlappingGeometry};
 use launch_config::pool::{self, NhwcWindowGeometry, WindowGeometry, WindowResult};
+use launch_config::pool_rows::{PoolRowsGeometry, SEGMENT};
 use launch_config::reciprocal::Reciprocal;
 use launch_config::row_reduction::{BLOCK_WARPS, PART_ELEMENTS, RowGeometry};
 use op_spec::MaxPool2dSpec;
@@ -14,6 +15,7 @@ use super::super::kernels::max_pool2d::MAX_POOL2D;
 use super::super::kernels::pool::POOL;
 use super::super::kernels::pool::nhwc::MAX_POOL_NHWC;
 use super::super::kernels::pool::overlapping::MAX_POOL_OVERLAPPING;
+use super::super::kernels::pool::rows::MAX_POOL_ROWS;
 use super::super::kernels::reduction::ROW_REDUCTION;
 use super::far::{blocks_are, far_blocks, number};
 use super::{Outcome, Run, label};
@@ -162,6 +164,20 @@ pub(crate) fn overlapping(run: &Run) -> Outcome {
             });
             taps.fold(f32::NEG_INFINITY, f32::max)
         };
+        if let Some(g) = PoolRowsGeometry::in_segments(&windows) {
+            let (segments, span) = (u64::from(g.segments), u64::from(SEGMENT));
+            let blocks = far_blocks(g.rows() * segments * span, span);
+            let arguments = (x.source(), y.ptr(), g);
+            run.launch_some(&MAX_POOL_ROWS, &labels, g.shape(), &blocks, arguments)?;
+            for block in blocks {
+                let (row, first) = (block / segments, block % segments * span);
+                y.are(
+                    "rows",
+                    row * q + first..row * q + q.min(first + span),
+                    wanted,
+                )?;
+            }
+        }
         let single = OverlappingGeometry::tiled(&windows, [1, 1]);
         for g in [single, OverlappingGeometry::new(&windows).unwrap_or(single)] {
             let blocks = far_blocks(g.tiles(), span);

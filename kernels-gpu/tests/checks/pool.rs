@@ -4,6 +4,7 @@ use cuda_std::Storage;
 use launch_config::KernelGeometry;
 use launch_config::overlapping::{BLOCK_THREADS, OverlappingGeometry};
 use launch_config::pool::{BLOCK_OUTPUTS, NhwcWindowGeometry, WindowGeometry};
+use launch_config::pool_rows::PoolRowsGeometry;
 
 use launch_config::reciprocal::Reciprocal;
 use op_spec::graph::{Layer, LayerProblem};
@@ -13,6 +14,7 @@ use oracle::Case;
 use super::super::kernels::pool::POOL;
 use super::super::kernels::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
 use super::super::kernels::pool::overlapping::{AVG_POOL_OVERLAPPING, MAX_POOL_OVERLAPPING};
+use super::super::kernels::pool::rows::{AVG_POOL_ROWS, MAX_POOL_ROWS};
 use super::{
     Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits, same_numbers,
 };
@@ -20,7 +22,7 @@ use super::{
 /// `[n, c, d, h, w]`, kernel, stride, padding, ceil_mode.
 pub(super) type Row = ([usize; 5], [usize; 3], [usize; 3], [usize; 3], bool);
 
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 19] = [
     ([1, 1, 1, 1, 1], [1; 3], [1; 3], [0; 3], false),
     ([2, 3, 4, 6, 8], [2; 3], [2; 3], [0; 3], false),
     ([1, 2, 5, 7, 9], [3; 3], [2; 3], [1; 3], false),
@@ -37,6 +39,9 @@ const ROWS: [Row; 17] = [
     ([2, 3, 2, 5, 29], [1, 1, 8], [1, 1, 1], [0, 0, 4], false),
     ([1, 5, 1, 9, 23], [1, 1, 5], [1, 1, 3], [0, 0, 2], true),
     ([1, 2, 1, 13, 9], [1, 1, 2], [1, 3, 2], [0, 0, 0], false),
+    // Rows of two segments, with a partial last one.
+    ([1, 1, 1, 2, 1041], [1, 1, 5], [1, 1, 1], [0, 0, 2], false),
+    ([1, 2, 1, 1, 3119], [1, 1, 6], [1, 1, 3], [0, 0, 3], true),
     ([2, 2, 1, 12, 10], [1, 4, 4], [1, 1, 1], [0, 1, 1], false),
     // Windows of two adjacent columns, beside padded rows and in rows of odd length.
     ([1, 2, 3, 6, 8], [2, 2, 2], [2, 2, 2], [1, 1, 0], false),
@@ -122,8 +127,8 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     Ok(())
 }
 
-/// Checks the bits of `wanted` in tiles of every kind, and for planes with more tiles than a reciprocal
-/// takes.
+/// Checks the numbers of `wanted` in tiles of every kind, for planes with more tiles than a reciprocal takes,
+/// and in segments of rows.
 fn overlapping<T: Storage>(
     run: &Run,
     what: &str,
@@ -149,6 +154,16 @@ fn overlapping<T: Storage>(
             run.launch(family, &[label::<T>()], g.shape(), arguments)?;
             same_numbers(&format!("{what} in tiles of {tile:?}"), &y, wanted)?;
         }
+    }
+    if let Some(g) = PoolRowsGeometry::in_segments(windows) {
+        let family = match windows.are_maxima() {
+            true => &MAX_POOL_ROWS,
+            false => &AVG_POOL_ROWS,
+        };
+        let y = run.empty::<T>(wanted.len())?;
+        let arguments = (x.source(), y.ptr(), g);
+        run.launch(family, &[label::<T>()], g.shape(), arguments)?;
+        same_numbers(&format!("{what} in segments"), &y, wanted)?;
     }
     Ok(())
 }
