@@ -292,6 +292,7 @@ tests! {
     depthwise_keeps_nan_of_windows:
         checks::depthwise_nan::windows::<f32>
             => checks::depthwise_nan::windows::<f16>, checks::depthwise_nan::windows::<bf16>;
+    conv_mean_matches: checks::conv_mean::matches;
     gemm_matches: checks::gemm::matches::<f16> => checks::gemm::matches::<bf16>;
     gemm_matches_in_tf32: checks::gemm::matches::<f32>;
     gemm_matches_of_windows_in_tf32: checks::gemm::matches_of_windows::<f32>;

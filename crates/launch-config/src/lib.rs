@@ -18,6 +18,7 @@ pub mod batch_norm;
 pub mod channel_reduction;
 mod clusters;
 pub mod conv;
+pub mod conv_mean;
 pub mod conv_nhwc;
 pub mod conv_transpose;
 pub mod copy_rows;

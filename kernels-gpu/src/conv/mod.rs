@@ -4,10 +4,12 @@
 //! `nhwc` is for channels-last tensors of 16-bit types and few filters.
 
 mod direct;
+mod mean;
 mod nhwc;
 mod pad;
 mod window;
 
 pub use direct::*;
+pub use mean::*;
 pub use nhwc::*;
 pub use pad::*;

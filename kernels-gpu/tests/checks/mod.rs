@@ -23,6 +23,7 @@ pub(crate) mod combine;
 pub(crate) mod conv;
 pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
 pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
+pub(crate) mod conv_mean;
 pub(crate) mod conv_nhwc;
 pub(crate) mod conv_pad;
 pub(crate) mod conv_transpose;
