@@ -17,7 +17,7 @@ bugs! {
         barriers_of_a_split_are_not_shown_to_other_blocks, implicit_gemm::split::<f16>,
             "        «cluster::fence_barriers();»\n" => "";
     "fused/implicit_gemm/sm90/format.rs":
-        last_chain_is_not_waited_for, implicit_gemm::warp_specialized::<f16>,
+        last_batch_is_not_waited_for, implicit_gemm::warp_specialized::<f16>,
             "                «sums.wait::<0>()»\n" => "sums.wait::<1>()";
     "parts/elementwise.rs":
         blocks_are_counted_in_32_bits, far::elementwise,

@@ -90,10 +90,10 @@ bugs! {
             "«(of_stride_phase * g.stride_phase_rows + row) * g.tile_d * g.strips»;"
                 => "(of_stride_phase * g.stride_phase_rows + row)";
     "fused/implicit_gemm/sm90/format.rs":
-        warp_specialized_stage_is_free_before_the_chain_before_is_over, implicit_gemm::warp_specialized::<f16>,
+        warp_specialized_stage_is_free_before_the_batch_before_is_over, implicit_gemm::warp_specialized::<f16>,
             "                «sums.wait_for_older::<1>();»" => "sums.wait_for_older::<2>();";
     "fused/implicit_gemm/sm90/consume.rs":
-        warp_specialized_halo_is_given_back_after_each_chain, implicit_gemm::warp_specialized::<f16>,
+        warp_specialized_halo_is_given_back_after_each_batch, implicit_gemm::warp_specialized::<f16>,
             "halo: «(step == g.mma_steps).then_some(halo.stage)»," => "Some(halo.stage)";
         warp_specialized_filters_are_multiplied_before_they_arrive, implicit_gemm::warp_specialized::<f16>,
             "                    «filter_pipeline.full(filters.stage).wait(filters.parity);»\n" => "";

@@ -30,9 +30,9 @@ backend_functions! {
     unsafe fn reduce(mask: u32, value: u32, op: WarpReductionOp, signed: bool) -> u32 = absent();
 }
 
-/// The identity of a chain, which only the emulator needs.
+/// The identity of an MMA batch, which only the emulator needs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ChainNumber;
+pub(crate) struct BatchNumber;
 
 /// A view of global memory.
 #[derive(Debug, Clone, Copy)]

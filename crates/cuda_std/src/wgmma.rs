@@ -1,8 +1,8 @@
-//! Matrix multiplication by a warpgroup: chains (MMA batches) of `wgmma` (sm_90a).
+//! Matrix multiplication by a warpgroup: MMA batches of `wgmma` (sm_90a).
 //!
 //! A warpgroup is four adjacent warps, the first of which has a number divisible by four. Each function
 //! multiplies 64 rows of A by columns of B over several MMA steps of K = 16 (of tf32, K = 8), with f32
-//! accumulators. B is in
+//! accumulators. The steps between a fence and a commit are one `wgmma` group, here an *MMA batch*. B is in
 //! shared memory. A is in the registers of the warpgroup, which halves the reads of shared memory, or in
 //! shared memory too. Fence, steps and commit, and the wait of a synchronous function, are one block of
 //! assembly. The compiler therefore cannot move anything between them.
@@ -26,27 +26,27 @@
 //! A thread that writes B with ordinary stores must execute [`crate::async_proxy::fence_shared`] before the
 //! barrier at which the readers wait.
 //!
-//! Chains of 64 columns, with 32 results for each thread, are asynchronous: one call starts a chain
+//! MMA batches of 64 columns, with 32 results for each thread, are asynchronous: one call starts a batch
 //! ([`start_f16_5`]) or adds to an accumulator ([`add_f16_3`]), and another waits for it
 //! ([`InFlight::wait`]). A warpgroup can thus work on one half of its columns while the tensor cores work on
 //! the other.
 //!
-//! With A in shared memory too, in the layout of B, there are chains of 64 columns
+//! With A in shared memory too, in the layout of B, there are MMA batches of 64 columns
 //! ([`add_shared_n64_f16_4`]), of 128 ([`start_shared_n128_f16_9`]) and of 256 ([`add_shared_n256_f16_3`]).
 //! Their up to 128 accumulators for each thread would leave no registers for A. The widest instructions
-//! keep the tensor cores busiest. A chain may be added to an accumulator that is still in flight, so the
-//! tensor cores need not idle between two chains.
+//! keep the tensor cores busiest. A batch may be added to an accumulator that is still in flight, so the
+//! tensor cores need not idle between two batches.
 //!
-//! **Emulator**: the 128 threads meet. It reports threads whose chains or addresses differ, and missing
+//! **Emulator**: the 128 threads meet. It reports threads whose batches or addresses differ, and missing
 //! threads. For B, and for A in shared memory, it reports:
 //! - reads outside of the block's shared memory;
 //! - stores without the fence for the asynchronous proxy;
-//! - later stores that are not ordered after each warp's wait for the chain.
+//! - later stores that are not ordered after each warp's wait for the batch.
 //!
-//! It also reports a wait that does not cover its chain, threads of a warpgroup that waited for different
-//! chains, and threads that end before a wait for their chains. Sums are as for [`crate::mma`], one
-//! instruction after the other. A chain is executed at its start, but only [`InFlight::wait`] returns its
-//! sums. Writes to the registers of A during a chain are not detected, because registers have no address.
+//! It also reports a wait that does not cover its batch, threads of a warpgroup that waited for different
+//! batches, and threads that end before a wait for their batches. Sums are as for [`crate::mma`], one
+//! instruction after the other. A batch is executed at its start, but only [`InFlight::wait`] returns its
+//! sums. Writes to the registers of A during a batch are not detected, because registers have no address.
 
 use crate::backend;
 use crate::shared::SharedAddr;
@@ -145,71 +145,71 @@ pub const fn unit(address: SharedAddr) -> u32 {
     (address.0 & 0x3_ffff) / UNIT_BYTES
 }
 
-/// An accumulator in flight: the result of a chain that may not have completed. By default it has 64
+/// An accumulator in flight: the result of an MMA batch that may not have completed. By default it has 64
 /// columns.
 #[derive(Debug)]
 pub struct InFlight<const SUMS: usize = 32> {
     sums: [f32; SUMS],
-    chain: backend::ChainNumber,
+    batch: backend::BatchNumber,
 }
 
 macro_rules! wait {
     ($($sums:literal, $wait:ident;)*) => {$(
         impl InFlight<$sums> {
             device_functions! {
-                /// Waits until at most `LEFT` younger chains are in flight, and returns the accumulator,
+                /// Waits until at most `LEFT` younger MMA batches are in flight, and returns the accumulator,
                 /// with elements as above. `wgmma.wait_group.sync.aligned`.
                 ///
                 /// # Safety
-                /// All threads of the warpgroup make this call. At least `LEFT` chains were started after
+                /// All threads of the warpgroup make this call. At least `LEFT` batches were started after
                 /// this one, or an earlier wait has already covered it.
                 #[must_use]
-                unsafe fn wait[const LEFT: u32](self) -> [f32; $sums] = backend::$wait::<LEFT>(self.sums, self.chain);
+                unsafe fn wait[const LEFT: u32](self) -> [f32; $sums] = backend::$wait::<LEFT>(self.sums, self.batch);
             }
         }
     )*};
 }
 
 wait! {
-    32, wait_chain_32;
-    64, wait_chain_64;
-    128, wait_chain_128;
+    32, wait_batch_32;
+    64, wait_batch_64;
+    128, wait_batch_128;
 }
 
 impl<const SUMS: usize> InFlight<SUMS> {
     plain_functions! {
-        /// Wraps an accumulator that is not in flight, to which a chain may be added.
+        /// Wraps an accumulator that is not in flight, to which an MMA batch may be added.
         #[must_use]
-        fn at_rest(sums: [f32; SUMS]) -> Self = Self { sums, chain: backend::no_chain() };
+        fn at_rest(sums: [f32; SUMS]) -> Self = Self { sums, batch: backend::no_batch() };
     }
 
     device_functions! {
-        /// Waits until at most `LEFT` chains are in flight, which may include this one. The operands of
-        /// older chains may be overwritten afterwards. `wgmma.wait_group.sync.aligned`.
+        /// Waits until at most `LEFT` MMA batches are in flight, which may include this one. The operands
+        /// of older batches may be overwritten afterwards. `wgmma.wait_group.sync.aligned`.
         ///
         /// # Safety
         /// All threads of the warpgroup make this call.
-        unsafe fn wait_for_older[const LEFT: u32](self: &Self) = backend::wait_older_chains::<LEFT>();
+        unsafe fn wait_for_older[const LEFT: u32](self: &Self) = backend::wait_older_batches::<LEFT>();
     }
 }
 
-/// Defines chains, each by its name, type, columns, steps, location of A, accumulators per thread, and the
+/// Defines MMA batches, each by its name, type, columns, steps, location of A, accumulators per thread, and the
 /// accumulator that it adds to.
-macro_rules! chains {
+macro_rules! batches {
     ($($name:ident, $ty:tt, $columns:literal, $steps:literal, $a:ident, $sums:literal
         $(, $given:ident: $given_ty:ty = $start:expr)?;)*) => {device_functions! {$(
         #[doc = concat!("Starts the sum over ", $steps, " steps of ", $ty, ", of ", $columns, " columns")]
         $(#[doc = concat!(", added to `", stringify!($given), "`")])?
-        #[doc = concat!(", with A in ", chains!(@where $a), ".")]
-        #[doc = concat!("`wgmma.mma_async.sync.aligned.m64n", $columns, "k", chains!(@k $ty), ".f32.", $ty, ".", $ty, "`.")]
+        #[doc = concat!(", with A in ", batches!(@where $a), ".")]
+        #[doc = concat!("`wgmma.mma_async.sync.aligned.m64n", $columns, "k", batches!(@k $ty), ".f32.", $ty, ".", $ty, "`.")]
         ///
         /// # Safety
         /// All threads of a warpgroup make this call, with the same `b`. The columns of B, and the rows of
         /// A in shared memory, were written and made visible as above. Until the wait no thread writes
         /// them, and the compiler has no reason to write the registers of A.
         #[must_use]
-        unsafe fn $name($($given: $given_ty,)? a: &[chains!(@$a); $steps], b: &[MatrixDescriptor; $steps]) -> InFlight<$sums> =
-            chains!(@$a $name, $sums, a, b $(, $start)?);
+        unsafe fn $name($($given: $given_ty,)? a: &[batches!(@$a); $steps], b: &[MatrixDescriptor; $steps]) -> InFlight<$sums> =
+            batches!(@$a $name, $sums, a, b $(, $start)?);
     )*}};
     (@k "tf32") => { "8" };
     (@k $ty:tt) => { "16" };
@@ -219,20 +219,20 @@ macro_rules! chains {
     (@shared) => { MatrixDescriptor };
     (@registers $name:ident, $sums:literal, $a:ident, $b:ident $(, $start:expr)?) => {{
         let sums = backend::$name($($start,)? $a, &$b.map(|columns| columns.0));
-        InFlight { sums, chain: backend::newest_chain() }
+        InFlight { sums, batch: backend::newest_batch() }
     }};
     (@shared $name:ident, $sums:literal, $a:ident, $b:ident) => {
-        chains!(@shared $name, $sums, $a, $b, [0.0; $sums])
+        batches!(@shared $name, $sums, $a, $b, [0.0; $sums])
     };
     (@shared $name:ident, $sums:literal, $a:ident, $b:ident, $start:expr) => {{
         let (a, b) = ($a.map(|rows| rows.0), $b.map(|columns| columns.0));
         let mut sums = $start;
         backend::$name(&mut sums, &a, &b);
-        InFlight { sums, chain: backend::newest_chain() }
+        InFlight { sums, batch: backend::newest_batch() }
     }};
 }
 
-chains! {
+batches! {
     start_f16_5, "f16", 64, 5, registers, 32;
     start_f16_9, "f16", 64, 9, registers, 32;
     start_f16_14, "f16", 64, 14, registers, 32;
@@ -240,16 +240,16 @@ chains! {
     add_f16_3, "f16", 64, 3, registers, 32, d: [f32; 32] = d;
     add_bf16_3, "bf16", 64, 3, registers, 32, d: [f32; 32] = d;
     start_shared_n128_f16_9, "f16", 128, 9, shared, 64;
-    add_shared_n128_f16_3, "f16", 128, 3, shared, 64, chain: InFlight<64> = chain.sums;
-    add_shared_n128_bf16_3, "bf16", 128, 3, shared, 64, chain: InFlight<64> = chain.sums;
-    add_shared_n64_f16_4, "f16", 64, 4, shared, 32, chain: InFlight<32> = chain.sums;
-    add_shared_n64_bf16_4, "bf16", 64, 4, shared, 32, chain: InFlight<32> = chain.sums;
-    add_shared_n64_tf32_4, "tf32", 64, 4, shared, 32, chain: InFlight<32> = chain.sums;
-    add_shared_n128_f16_4, "f16", 128, 4, shared, 64, chain: InFlight<64> = chain.sums;
-    add_shared_n128_bf16_4, "bf16", 128, 4, shared, 64, chain: InFlight<64> = chain.sums;
-    add_shared_n128_tf32_4, "tf32", 128, 4, shared, 64, chain: InFlight<64> = chain.sums;
-    add_shared_n256_f16_3, "f16", 256, 3, shared, 128, chain: InFlight<128> = chain.sums;
-    add_shared_n256_bf16_3, "bf16", 256, 3, shared, 128, chain: InFlight<128> = chain.sums;
+    add_shared_n128_f16_3, "f16", 128, 3, shared, 64, batch: InFlight<64> = batch.sums;
+    add_shared_n128_bf16_3, "bf16", 128, 3, shared, 64, batch: InFlight<64> = batch.sums;
+    add_shared_n64_f16_4, "f16", 64, 4, shared, 32, batch: InFlight<32> = batch.sums;
+    add_shared_n64_bf16_4, "bf16", 64, 4, shared, 32, batch: InFlight<32> = batch.sums;
+    add_shared_n64_tf32_4, "tf32", 64, 4, shared, 32, batch: InFlight<32> = batch.sums;
+    add_shared_n128_f16_4, "f16", 128, 4, shared, 64, batch: InFlight<64> = batch.sums;
+    add_shared_n128_bf16_4, "bf16", 128, 4, shared, 64, batch: InFlight<64> = batch.sums;
+    add_shared_n128_tf32_4, "tf32", 128, 4, shared, 64, batch: InFlight<64> = batch.sums;
+    add_shared_n256_f16_3, "f16", 256, 3, shared, 128, batch: InFlight<128> = batch.sums;
+    add_shared_n256_bf16_3, "bf16", 256, 3, shared, 128, batch: InFlight<128> = batch.sums;
 }
 
 macro_rules! add_interleaved {
@@ -258,15 +258,15 @@ macro_rules! add_interleaved {
         #[doc = concat!("the first of `even`, the next eight the first of `odd`, and so on. Two instructions for each step, `wgmma.mma_async.sync.aligned.m64n", $half, "k16.f32.", $ty, ".", $ty, "`.")]
         ///
         /// # Safety
-        /// As for other chains, for A and both Bs.
+        /// As for other batches, for A and both Bs.
         #[must_use]
         unsafe fn $name(
-            chain: InFlight<$sums>, a: &[MatrixDescriptor; 3], even: &[MatrixDescriptor; 3], odd: &[MatrixDescriptor; 3]
+            batch: InFlight<$sums>, a: &[MatrixDescriptor; 3], even: &[MatrixDescriptor; 3], odd: &[MatrixDescriptor; 3]
         ) -> InFlight<$sums> = {
             let [a, even, odd] = [a, even, odd].map(|lines| lines.map(|lines| lines.0));
-            let mut sums = chain.sums;
+            let mut sums = batch.sums;
             backend::$name(&mut sums, &a, [&even, &odd]);
-            InFlight { sums, chain: backend::newest_chain() }
+            InFlight { sums, batch: backend::newest_batch() }
         };
     )*}};
 }

@@ -1,7 +1,7 @@
 //! Stores of boxes of a tensor from shared memory.
 //!
 //! A store reads its box and writes the tensor when it starts, on behalf of its thread. The box must not
-//! change until the wait that covers the store's group, like an operand of a chain in flight.
+//! change until the wait that covers the store's group, like an operand of an MMA batch in flight.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

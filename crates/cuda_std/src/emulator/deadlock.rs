@@ -42,8 +42,8 @@ pub(crate) fn report(exec: &mut Exec) -> Fault {
 
 /// If `thread` waits for lanes: the lanes, and where they are.
 fn missing_lanes(exec: &mut Exec, thread: u32) -> Option<String> {
-    let meeting = lanes::meeting_of(exec, thread)?;
-    let (mask, missing) = (meeting.mask, meeting.mask & !meeting.arrived);
+    let rendezvous = lanes::rendezvous_of(exec, thread)?;
+    let (mask, missing) = (rendezvous.mask, rendezvous.mask & !rendezvous.arrived);
     let absent = missing.trailing_zeros();
     let place = match &exec.threads[(thread / 32 * 32 + absent) as usize].wait {
         Some(wait) => format!("waits for {} at {}", wait.what, wait.place),

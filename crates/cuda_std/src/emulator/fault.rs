@@ -96,8 +96,8 @@ pub enum FaultKind {
         /// The earlier access.
         earlier: Box<Earlier>,
     },
-    /// An access to the target of a copy in flight, or a write to the source of a copy or to operands of a
-    /// chain of `wgmma` in flight.
+    /// An access to the target of a copy in flight, or a write to the source of a copy or to operands of
+    /// an MMA batch of `wgmma` in flight.
     #[error("{what}: byte {offset} of {object} is in flight, started by the {earlier}")]
     InFlight {
         /// The attempted operation.
@@ -106,7 +106,7 @@ pub enum FaultKind {
         object: String,
         /// The byte.
         offset: u64,
-        /// The copy or the chain.
+        /// The copy or the MMA batch.
         earlier: Box<Earlier>,
     },
     /// A read-only load of bytes that this launch has written.
@@ -241,7 +241,7 @@ pub enum FaultKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Earlier {
-    /// `"write"`, `"read"`, `"atomic access"`, `"copy"` or `"chain"`.
+    /// `"write"`, `"read"`, `"atomic access"`, `"copy"` or `"MMA batch"`.
     pub what: &'static str,
     /// The thread.
     pub thread: ThreadId,

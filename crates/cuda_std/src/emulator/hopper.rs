@@ -8,7 +8,7 @@ use super::tensor::Kind;
 use super::views::GlobalView;
 use super::waiting::Setting;
 use super::wgmma::{self, RowsOfA};
-pub(crate) use super::wgmma_in_flight::ChainNumber;
+pub(crate) use super::wgmma_in_flight::BatchNumber;
 use super::{async_proxy, box_stores, clusters, registers, transfers, wgmma_in_flight};
 use crate::map_modes::{AXES, SPATIAL_AXES, TensorMap};
 
@@ -63,25 +63,25 @@ pub(crate) unsafe fn cluster_copy_bulk<T>(
     transfers::copy_to_blocks(target, source, bytes, barrier, blocks, Location::caller());
 }
 
-/// Chains that start from zero or add to the accumulator, with A in registers or in shared memory. The
+/// MMA batches that start from zero or add to the accumulator, with A in registers or in shared memory. The
 /// inline assembly of some includes the wait.
-macro_rules! chains {
+macro_rules! batches {
     ($($a:ident $name:ident, $kind:ident, $steps:literal, $sums:literal
         $(, $given:ident)? $(= [$start:expr; $count:literal])? $(=> $wait:ident)?;)*) => {$(
-        chains! { @$a $name, $steps, $sums, ($($given)?) ($([$start; $count])?), [Kind::$kind] [$($wait)?] }
+        batches! { @$a $name, $steps, $sums, ($($given)?) ($([$start; $count])?), [Kind::$kind] [$($wait)?] }
     )*};
     (@registers $name:ident, $steps:literal, $sums:literal, () ($start:expr), $kind:tt $wait:tt) => {
         #[track_caller]
         pub(crate) unsafe fn $name(a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; $sums] {
             let mut sums = $start;
-            chains!(@run &mut sums, RowsOfA::Registers(a), b, $kind $wait);
+            batches!(@run &mut sums, RowsOfA::Registers(a), b, $kind $wait);
             sums
         }
     };
     (@registers $name:ident, $steps:literal, $sums:literal, ($d:ident) (), $kind:tt $wait:tt) => {
         #[track_caller]
         pub(crate) unsafe fn $name(mut $d: [f32; $sums], a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; $sums] {
-            chains!(@run &mut $d, RowsOfA::Registers(a), b, $kind $wait);
+            batches!(@run &mut $d, RowsOfA::Registers(a), b, $kind $wait);
             $d
         }
     };
@@ -89,7 +89,7 @@ macro_rules! chains {
         #[track_caller]
         pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; $steps], b: &[u64; $steps]) {
             $(*d = $start;)?
-            chains!(@run d, RowsOfA::Shared(a), b, $kind $wait);
+            batches!(@run d, RowsOfA::Shared(a), b, $kind $wait);
         }
     };
     (@run $sums:expr, $a:expr, $b:ident, [$kind:expr] [$($wait:ident)?]) => {
@@ -99,7 +99,7 @@ macro_rules! chains {
     };
 }
 
-chains! {
+batches! {
     registers m64n32_f16_7, F16, 7, 16 = [0.0; 16] => wait;
     registers m64n32_bf16_7, Bf16, 7, 16 = [0.0; 16] => wait;
     registers start_f16_5, F16, 5, 32 = [0.0; 32];
@@ -122,7 +122,7 @@ chains! {
     shared add_shared_f16_8, F16, 8, 128 => wait;
 }
 
-macro_rules! interleaved_chains {
+macro_rules! interleaved_batches {
     ($($name:ident, $kind:ident, $sums:literal;)*) => {$(
         #[track_caller]
         pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; 3], b: [&[u64; 3]; 2]) {
@@ -131,7 +131,7 @@ macro_rules! interleaved_chains {
     )*};
 }
 
-interleaved_chains! {
+interleaved_batches! {
     add_interleaved_n128_f16_3, F16, 64;
     add_interleaved_n128_bf16_3, Bf16, 64;
     add_interleaved_n256_f16_3, F16, 128;
@@ -139,29 +139,29 @@ interleaved_chains! {
 }
 
 backend_functions! {
-    /// The last chain that the thread has started.
-    fn newest_chain() -> ChainNumber = wgmma_in_flight::newest();
+    /// The last MMA batch that the thread has started.
+    fn newest_batch() -> BatchNumber = wgmma_in_flight::newest();
 
-    /// No chain.
-    fn no_chain() -> ChainNumber = ChainNumber::NONE;
-    unsafe fn wait_older_chains[const LEFT: u32]() =
-        wgmma_in_flight::wait(ChainNumber::NONE, LEFT, Location::caller());
+    /// No MMA batch.
+    fn no_batch() -> BatchNumber = BatchNumber::NONE;
+    unsafe fn wait_older_batches[const LEFT: u32]() =
+        wgmma_in_flight::wait(BatchNumber::NONE, LEFT, Location::caller());
 }
 
 macro_rules! waits {
     ($($name:ident, $sums:literal;)*) => {$(
         #[track_caller]
-        pub(crate) unsafe fn $name<const LEFT: u32>(d: [f32; $sums], chain: ChainNumber) -> [f32; $sums] {
-            wgmma_in_flight::wait(chain, LEFT, Location::caller());
+        pub(crate) unsafe fn $name<const LEFT: u32>(d: [f32; $sums], batch: BatchNumber) -> [f32; $sums] {
+            wgmma_in_flight::wait(batch, LEFT, Location::caller());
             d
         }
     )*};
 }
 
 waits! {
-    wait_chain_32, 32;
-    wait_chain_64, 64;
-    wait_chain_128, 128;
+    wait_batch_32, 32;
+    wait_batch_64, 64;
+    wait_batch_128, 128;
 }
 
 backend_functions! {

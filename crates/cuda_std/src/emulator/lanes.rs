@@ -13,7 +13,7 @@ pub(crate) const ALL: u32 = u32::MAX;
 
 /// Lanes that have arrived at an operation.
 #[derive(Debug)]
-pub(crate) struct Meeting {
+pub(crate) struct Rendezvous {
     op: Op,
     pub(crate) mask: u32,
     pub(crate) arrived: u32,
@@ -23,23 +23,23 @@ pub(crate) struct Meeting {
 }
 
 /// The operations at which lanes of each warp have arrived.
-struct Meetings(Vec<Vec<Meeting>>);
+struct AllRendezvous(Vec<Vec<Rendezvous>>);
 
-impl Extension for Meetings {
+impl Extension for AllRendezvous {
     fn new(exec: &Exec) -> Self {
         let warps = exec.threads.len().div_ceil(32);
         Self((0..warps).map(|_| Vec::new()).collect())
     }
 }
 
-fn meetings_of(exec: &mut Exec, warp: usize) -> &mut Vec<Meeting> {
-    &mut exec.extension::<Meetings>().0[warp]
+fn all_of(exec: &mut Exec, warp: usize) -> &mut Vec<Rendezvous> {
+    &mut exec.extension::<AllRendezvous>().0[warp]
 }
 
 /// The operation at which a thread waits.
-pub(crate) fn meeting_of(exec: &mut Exec, thread: u32) -> Option<&Meeting> {
+pub(crate) fn rendezvous_of(exec: &mut Exec, thread: u32) -> Option<&Rendezvous> {
     let (warp, lane) = (thread as usize / 32, thread % 32);
-    (meetings_of(exec, warp).iter()).find(|meeting| meeting.arrived >> lane & 1 == 1)
+    (all_of(exec, warp).iter()).find(|rendezvous| rendezvous.arrived >> lane & 1 == 1)
 }
 
 /// The current thread takes part in `op` with the lanes of `mask`, and gets its result.
@@ -72,51 +72,56 @@ pub(crate) fn meet(op: Op, mask: u32, input: &[u32], place: Place) -> [u32; 4] {
             "mask {mask:#010x}, lanes {problem:#010x} never come: lane {absent} {reason}"
         ));
     }
-    let meetings = meetings_of(exec, warp);
-    let expecting =
-        |meeting: &Meeting| meeting.mask >> lane & 1 == 1 && meeting.arrived & mask != 0;
-    let index = match meetings.iter().position(expecting) {
+    let all = all_of(exec, warp);
+    let expecting = |rendezvous: &Rendezvous| {
+        rendezvous.mask >> lane & 1 == 1 && rendezvous.arrived & mask != 0
+    };
+    let index = match all.iter().position(expecting) {
         Some(index) => index,
         None => {
-            meetings.push(Meeting {
+            all.push(Rendezvous {
                 op,
                 mask,
                 arrived: 0,
                 inputs: Box::default(),
                 tokens: Vec::new(),
             });
-            meetings.len() - 1
+            all.len() - 1
         }
     };
-    let meeting = &meetings[index];
-    if meeting.op != op || meeting.mask != mask {
-        let (other, theirs, them) = (meeting.op, meeting.mask, meeting.arrived.trailing_zeros());
+    let rendezvous = &all[index];
+    if rendezvous.op != op || rendezvous.mask != mask {
+        let (other, theirs, them) = (
+            rendezvous.op,
+            rendezvous.mask,
+            rendezvous.arrived.trailing_zeros(),
+        );
         refuse(format!(
             "mask {mask:#010x}, lane {lane} is here, but lane {them} waits in {other} with mask {theirs:#010x}"
         ));
     }
     let token = (op == Op::Sync).then(|| exec.token());
-    let meeting = &mut meetings_of(exec, warp)[index];
-    meeting.arrived |= 1 << lane;
-    meeting.inputs[lane as usize][..input.len()].copy_from_slice(input);
-    meeting.tokens.extend(token);
-    if meeting.arrived != mask {
+    let rendezvous = &mut all_of(exec, warp)[index];
+    rendezvous.arrived |= 1 << lane;
+    rendezvous.inputs[lane as usize][..input.len()].copy_from_slice(input);
+    rendezvous.tokens.extend(token);
+    if rendezvous.arrived != mask {
         let me = exec.thread as usize;
         schedule::wait(Waiting::Lanes(op), place);
         return with().threads[me].result;
     }
-    let meeting = meetings_of(exec, warp).swap_remove(index);
-    complete(exec, warp, lane, &meeting)
+    let rendezvous = all_of(exec, warp).swap_remove(index);
+    complete(exec, warp, lane, &rendezvous)
 }
 
-fn complete(exec: &mut Exec, warp: usize, lane: u32, meeting: &Meeting) -> [u32; 4] {
+fn complete(exec: &mut Exec, warp: usize, lane: u32, rendezvous: &Rendezvous) -> [u32; 4] {
     exec.stats.warp_operations += 1;
     let first = warp as u32 * 32;
-    let members = (0..32).filter(|lane| meeting.mask >> lane & 1 == 1);
-    if meeting.op == Op::Sync {
-        exec.meet(&meeting.tokens, members.clone().map(|lane| first + lane));
+    let members = (0..32).filter(|lane| rendezvous.mask >> lane & 1 == 1);
+    if rendezvous.op == Op::Sync {
+        exec.meet(&rendezvous.tokens, members.clone().map(|lane| first + lane));
     }
-    let outputs = compute(meeting.op, meeting.mask, &meeting.inputs);
+    let outputs = compute(rendezvous.op, rendezvous.mask, &rendezvous.inputs);
     let mut others: Vec<u32> = members
         .filter(|&other| other != lane)
         .map(|lane| first + lane)
@@ -131,20 +136,20 @@ fn complete(exec: &mut Exec, warp: usize, lane: u32, meeting: &Meeting) -> [u32;
 /// Called after `thread` has ended: no operation may wait for its lane.
 pub(crate) fn check_exit(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
     let (warp, lane) = ((thread / 32) as usize, thread % 32);
-    let Some(meeting) = meetings_of(exec, warp)
+    let Some(rendezvous) = all_of(exec, warp)
         .iter()
-        .find(|meeting| meeting.mask >> lane & 1 == 1)
+        .find(|rendezvous| rendezvous.mask >> lane & 1 == 1)
     else {
         return Ok(());
     };
-    let waiting = warp as u32 * 32 + meeting.arrived.trailing_zeros();
-    let missing = meeting.mask & !meeting.arrived;
+    let waiting = warp as u32 * 32 + rendezvous.arrived.trailing_zeros();
+    let missing = rendezvous.mask & !rendezvous.arrived;
     let problem = format!(
         "mask {:#010x}, lanes {missing:#010x} never come: lane {lane} has exited",
-        meeting.mask
+        rendezvous.mask
     );
     let kind = FaultKind::Warp {
-        op: meeting.op.to_string(),
+        op: rendezvous.op.to_string(),
         problem,
     };
     let wait = exec.threads[waiting as usize].wait.as_ref();

@@ -75,7 +75,7 @@ pub struct Stats {
     pub global_load_bytes: u64,
     /// Bytes written to global memory, other than atomically.
     pub global_store_bytes: u64,
-    /// Bytes read from shared memory, other than atomically. A chain of `wgmma` counts the bytes of each
+    /// Bytes read from shared memory, other than atomically. An MMA batch counts the bytes of each
     /// warp's operands once.
     pub shared_load_bytes: u64,
     /// Bytes written to shared memory, other than atomically.

@@ -35,7 +35,7 @@
 //! - data races between threads of a block and between blocks, in global and shared memory;
 //! - barriers that not all threads reach, or not from the same call; inconsistent use of named barriers;
 //! - warp operations with missing lanes, or lanes that disagree;
-//! - conflicting accesses to operands and targets of a copy, an asynchronous store or a chain of `wgmma` in
+//! - conflicting accesses to operands and targets of a copy, an asynchronous store or an MMA batch in
 //!   flight, and threads and blocks that end before it completes;
 //! - races between the blocks of a cluster, and accesses to a block's shared memory that are not ordered
 //!   after its start and before its end;
@@ -71,7 +71,7 @@
 //! 7. `matrix_rows`: the operands of asynchronous operations
 //! 8. `async_proxy`, `barriers`, `copies`, `lanes`, `transactions`, `views`: instructions by kind
 //! 9. `atomics`, `clusters`, `registers`, `wgmma_in_flight`: instructions that need another kind
-//! 10. `mbarriers`, `wgmma`: transaction barriers, which need atomics, clusters and transactions; chains
+//! 10. `mbarriers`, `wgmma`: transaction barriers, which need atomics, clusters and transactions; MMA batches
 //! 11. `deadlock`, `transfers`: waiting threads at all barriers; copies that report to a transaction barrier
 //! 12. `box_stores`: stores of boxes
 //! 13. `functions`, `hopper`, `run`: the functions that kernels call, and the run of a launch

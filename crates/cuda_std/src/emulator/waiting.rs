@@ -58,10 +58,10 @@ impl fmt::Display for Op {
     }
 }
 
-/// A chain of `wgmma`, with the attributes on which the threads of a warpgroup must agree, except for the
+/// An MMA batch, with the attributes on which the threads of a warpgroup must agree, except for the
 /// operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Chain {
+pub(crate) struct MmaBatch {
     pub(crate) kind: tensor::Kind,
     pub(crate) steps: usize,
     pub(crate) columns: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Chain {
     pub(crate) parts: usize,
 }
 
-impl fmt::Display for Chain {
+impl fmt::Display for MmaBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.kind.type_name();
         let (steps, columns) = (self.parts * self.steps, self.columns / self.parts);
@@ -99,7 +99,7 @@ pub(crate) enum Waiting {
     SyncThreads,
     Barrier(u32),
     Lanes(Op),
-    Chain(Chain),
+    MmaBatch(MmaBatch),
     /// The other threads of the warpgroup, or registers.
     Registers(Setting),
     MemoryBarrier(u32),
@@ -112,7 +112,7 @@ impl fmt::Display for Waiting {
             Self::SyncThreads => f.write_str("sync_threads"),
             Self::Barrier(id) => write!(f, "barrier {id}"),
             Self::Lanes(op) => op.fmt(f),
-            Self::Chain(what) => what.fmt(f),
+            Self::MmaBatch(what) => what.fmt(f),
             Self::Registers(setting) => setting.fmt(f),
             Self::Cluster => f.write_str("the barrier of the cluster"),
             Self::MemoryBarrier(address) => {

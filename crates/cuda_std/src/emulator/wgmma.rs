@@ -1,10 +1,10 @@
-//! Chains (MMA batches) of `wgmma`: the 128 threads of a warpgroup meet, and the last one multiplies for all.
+//! MMA batches of `wgmma`: the 128 threads of a warpgroup meet, and the last one multiplies for all.
 //!
 //! Fence, MMA steps and commit are one call, so kernels cannot leave one out, and accumulators are returned
 //! by the wait. The reads of shared memory remain to be checked, at the start and until the wait
 //! (`wgmma_in_flight`). Each warp of the warpgroup reads all of B, and its own rows of A if A is in shared
 //! memory. Here lane 0 reads for its warp, as far as proxies and races are concerned. So every warp must
-//! signal the end of a chain.
+//! signal the end of a batch.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use super::fault::{FaultKind, Place};
 use super::matrix_rows::{ROW_BYTES, Row};
 use super::shared_memory::mapped;
 use super::tensor_sum;
-use super::waiting::{Chain, Waiting};
+use super::waiting::{MmaBatch, Waiting};
 use super::wgmma_in_flight::Flight;
 use super::{matrix_rows, schedule, tensor, wgmma_in_flight};
 
@@ -40,7 +40,7 @@ const SWIZZLED: [u64; 3] = [3 << 62, 2 << 62, 1 << 62];
 /// The bits that are 0 in a start address, and in a stride along M or N, that are multiples of 32 bytes.
 const LINE_UNITS: u64 = 1 | 1 << 32;
 
-/// Columns of B in a chain with `results` accumulators a thread.
+/// Columns of B in an MMA batch with `results` accumulators a thread.
 const fn columns(results: usize) -> usize {
     results * THREADS / ROWS
 }
@@ -56,15 +56,15 @@ pub(crate) enum RowsOfA<'a> {
 /// A row of A or a column of B in an MMA step.
 type Line = tensor_sum::Line<K>;
 
-/// Threads that have arrived at a chain.
-struct Meeting {
-    chain: Chain,
+/// Threads that have arrived at an MMA batch.
+struct Rendezvous {
+    batch: MmaBatch,
     /// Descriptors of A (none if A is in registers) and of B for each step. With two Bs, groups of eight
     /// columns alternate between them.
     a: Vec<u64>,
     b: Vec<Vec<u64>>,
     members: Vec<Member>,
-    /// The number of chains that the threads have waited for.
+    /// The number of batches that the threads have waited for.
     finished: u64,
     /// A of each step. Lanes 0, or threads with A in registers, fill in their part.
     rows: Vec<[Line; ROWS]>,
@@ -73,18 +73,18 @@ struct Meeting {
     b_rows: Option<Rc<[Row]>>,
 }
 
-/// The chain at which threads of each warpgroup have arrived.
-struct Meetings(Vec<Option<Meeting>>);
+/// The MMA batch at which threads of each warpgroup have arrived.
+struct AllRendezvous(Vec<Option<Rendezvous>>);
 
-impl Extension for Meetings {
+impl Extension for AllRendezvous {
     fn new(exec: &Exec) -> Self {
         let warpgroups = exec.threads.len().div_ceil(THREADS);
         Self((0..warpgroups).map(|_| None).collect())
     }
 }
 
-fn meeting(exec: &mut Exec, warpgroup: usize) -> &mut Option<Meeting> {
-    &mut exec.extension::<Meetings>().0[warpgroup]
+fn rendezvous(exec: &mut Exec, warpgroup: usize) -> &mut Option<Rendezvous> {
+    &mut exec.extension::<AllRendezvous>().0[warpgroup]
 }
 
 /// A thread that is suspended in its call.
@@ -112,7 +112,7 @@ pub(crate) fn multiply(
         RowsOfA::Registers(operands) => (operands, &[]),
         RowsOfA::Shared(descriptors) => (&[], descriptors),
     };
-    let chain = Chain {
+    let batch = MmaBatch {
         kind,
         steps,
         columns: columns(result.len()),
@@ -120,7 +120,7 @@ pub(crate) fn multiply(
         parts,
     };
     let refuse = |problem: String| {
-        let op = chain.to_string();
+        let op = batch.to_string();
         fail(place, FaultKind::Warp { op, problem })
     };
     let (thread, in_block) = (exec.thread, exec.in_block(exec.thread) as usize);
@@ -129,8 +129,8 @@ pub(crate) fn multiply(
     }
     let warpgroup = thread as usize / THREADS;
     let finished = wgmma_in_flight::finished(exec);
-    let meeting = meeting(exec, warpgroup).get_or_insert_with(|| Meeting {
-        chain,
+    let rendezvous = rendezvous(exec, warpgroup).get_or_insert_with(|| Rendezvous {
+        batch,
         a: a.to_vec(),
         b: b.to_vec(),
         members: Vec::new(),
@@ -139,79 +139,79 @@ pub(crate) fn multiply(
         columns: Vec::new(),
         b_rows: None,
     });
-    if meeting.chain != chain || meeting.a != a || meeting.b != b {
-        let mine = whereabouts(&chain, a, &b);
-        let theirs = whereabouts(&meeting.chain, &meeting.a, &meeting.b);
+    if rendezvous.batch != batch || rendezvous.a != a || rendezvous.b != b {
+        let mine = whereabouts(&batch, a, &b);
+        let theirs = whereabouts(&rendezvous.batch, &rendezvous.a, &rendezvous.b);
         refuse(format!(
             "threads of one warpgroup disagree: {mine} and {theirs}"
         ));
     }
-    if meeting.finished != finished {
-        let theirs = meeting.finished;
+    if rendezvous.finished != finished {
+        let theirs = rendezvous.finished;
         refuse(format!(
-            "threads of one warpgroup disagree: one has waited for {finished} chain(s), another for {theirs}"
+            "threads of one warpgroup disagree: one has waited for {finished} MMA batch(es), another for {theirs}"
         ));
     }
-    for (rows, words) in meeting.rows.iter_mut().zip(registers) {
+    for (rows, words) in rendezvous.rows.iter_mut().zip(registers) {
         fill_in(rows, kind, thread, words);
     }
     let result = result.as_mut_ptr();
-    meeting.members.push(Member { thread, result });
-    let complete = meeting.members.len() == THREADS;
+    rendezvous.members.push(Member { thread, result });
+    let complete = rendezvous.members.len() == THREADS;
     let mut flight = None;
     if in_block % WARP == 0 {
         let warp = in_block % THREADS / WARP;
         let own = warp * WARP_ROWS..(warp + 1) * WARP_ROWS;
         let a: Vec<_> = a.iter().map(std::slice::from_ref).collect();
-        let of_a = rows_of(&chain, &a, own.clone(), place);
+        let of_a = rows_of(&batch, &a, own.clone(), place);
         // B is the same for all warps, but the reads of each are checked.
-        let of_b = match &meeting.b_rows {
+        let of_b = match &rendezvous.b_rows {
             Some(rows) => Rc::clone(rows),
             None => {
                 let b: Vec<_> = b.iter().map(Vec::as_slice).collect();
-                let rows = rows_of(&chain, &b, 0..chain.columns, place);
-                let meeting = self::meeting(with(), warpgroup).as_mut();
-                meeting.expect("this thread has come").b_rows = Some(Rc::clone(&rows));
+                let rows = rows_of(&batch, &b, 0..batch.columns, place);
+                let rendezvous = self::rendezvous(with(), warpgroup).as_mut();
+                rendezvous.expect("this thread has come").b_rows = Some(Rc::clone(&rows));
                 rows
             }
         };
         flight = Some(Flight::new([of_a, of_b], place));
         let rows: Vec<_> = (a.iter())
-            .map(|a| values(&chain, a, own.clone(), place))
+            .map(|a| values(&batch, a, own.clone(), place))
             .collect();
-        let meeting = self::meeting(with(), warpgroup).as_mut();
-        let meeting = meeting.expect("this thread has come");
-        for (all, rows) in meeting.rows.iter_mut().zip(rows) {
+        let rendezvous = self::rendezvous(with(), warpgroup).as_mut();
+        let rendezvous = rendezvous.expect("this thread has come");
+        for (all, rows) in rendezvous.rows.iter_mut().zip(rows) {
             all[own.clone()].copy_from_slice(&rows);
         }
         // A change before the other lanes 0 read it is a race.
-        if meeting.columns.is_empty() {
-            let columns = (b.iter()).map(|b| values(&chain, b, 0..chain.columns, place));
-            meeting.columns = columns.collect();
+        if rendezvous.columns.is_empty() {
+            let columns = (b.iter()).map(|b| values(&batch, b, 0..batch.columns, place));
+            rendezvous.columns = columns.collect();
         }
     }
     let exec = with();
     if complete {
-        let meeting = self::meeting(exec, warpgroup)
+        let rendezvous = self::rendezvous(exec, warpgroup)
             .take()
             .expect("it is complete");
-        compute(&meeting);
+        compute(&rendezvous);
         exec.stats.warp_operations += 1;
-        let mut others: Vec<u32> = (meeting.members.iter().map(|member| member.thread))
+        let mut others: Vec<u32> = (rendezvous.members.iter().map(|member| member.thread))
             .filter(|&other| other != thread)
             .collect();
         schedule::wake(exec, &mut others);
     } else {
-        schedule::wait(Waiting::Chain(chain), place);
+        schedule::wait(Waiting::MmaBatch(batch), place);
     }
     wgmma_in_flight::start(flight, place);
 }
 
-/// A chain and its operands' addresses, for messages.
-fn whereabouts(chain: &Chain, a: &[u64], b: &[Vec<u64>]) -> String {
+/// An MMA batch and its operands' addresses, for messages.
+fn whereabouts(batch: &MmaBatch, a: &[u64], b: &[Vec<u64>]) -> String {
     match a {
-        [] => format!("{chain}, B at {b:x?}"),
-        _ => format!("{chain}, A at {a:x?}, B at {b:x?}"),
+        [] => format!("{batch}, B at {b:x?}"),
+        _ => format!("{batch}, A at {a:x?}, B at {b:x?}"),
     }
 }
 
@@ -226,7 +226,7 @@ fn fill_in(rows: &mut [Line; ROWS], kind: tensor::Kind, thread: u32, words: &[u3
 }
 
 /// The rows of core matrices of an operand's lines, in all steps.
-fn rows_of(chain: &Chain, steps: &[&[u64]], lines: Range<usize>, place: Place) -> Rc<[Row]> {
+fn rows_of(batch: &MmaBatch, steps: &[&[u64]], lines: Range<usize>, place: Place) -> Rc<[Row]> {
     for descriptor in steps.iter().copied().flatten() {
         let swizzle = descriptor & !DESCRIPTOR_BITS;
         let is_swizzled = SWIZZLED.contains(&swizzle);
@@ -236,25 +236,25 @@ fn rows_of(chain: &Chain, steps: &[&[u64]], lines: Range<usize>, place: Place) -
             _ => "too large",
         };
         let text =
-            format!("{chain}: a start or a distance in descriptor {descriptor:#x} is {problem}");
+            format!("{batch}: a start or a distance in descriptor {descriptor:#x} is {problem}");
         fail(place, FaultKind::Argument(text));
     }
     let addresses = (steps.iter()).flat_map(|step| line_addresses(step, lines.clone()).flatten());
-    matrix_rows::rows(chain, addresses, place)
+    matrix_rows::rows(batch, addresses, place)
 }
 
 /// The values of an operand's lines in a step, which were read before.
-fn values(chain: &Chain, descriptors: &[u64], lines: Range<usize>, place: Place) -> Vec<Line> {
+fn values(batch: &MmaBatch, descriptors: &[u64], lines: Range<usize>, place: Place) -> Vec<Line> {
     let of_line = |addresses: [u32; K_MATRICES]| {
         let mut line = Line::ZERO;
         for (matrix, address) in addresses.into_iter().enumerate() {
-            let words = Row::at(chain, address, place).words();
+            let words = Row::at(batch, address, place).words();
             for (i, word) in words.into_iter().enumerate() {
                 let of_row = ROW_BYTES / 4 * matrix + i;
-                if chain.kind == tensor::Kind::Tf32 {
+                if batch.kind == tensor::Kind::Tf32 {
                     line.set(of_row, tensor::tf32(word));
                 } else {
-                    let [low, high] = tensor::halves(chain.kind, word);
+                    let [low, high] = tensor::halves(batch.kind, word);
                     line.set(2 * of_row, low);
                     line.set(2 * of_row + 1, high);
                 }
@@ -296,17 +296,17 @@ fn line_addresses(
     })
 }
 
-fn compute(meeting: &Meeting) {
-    for member in &meeting.members {
+fn compute(rendezvous: &Rendezvous) {
+    for member in &rendezvous.members {
         let (row, quad_lane) = place_of(member.thread);
-        let results = meeting.chain.columns * ROWS / THREADS;
+        let results = rendezvous.batch.columns * ROWS / THREADS;
         // SAFETY: the thread is suspended in `multiply`, or is the current one, and nobody else refers to its
-        // results, which are as many as the chain's.
+        // results, which are as many as the batch's.
         let results = unsafe { std::slice::from_raw_parts_mut(member.result, results) };
         for (i, sum) in results.iter_mut().enumerate() {
             let row = row + 8 * (i / 2 % 2);
             let column = 8 * (i / 4) + 2 * quad_lane + i % 2;
-            for (rows, columns) in meeting.rows.iter().zip(&meeting.columns) {
+            for (rows, columns) in rendezvous.rows.iter().zip(&rendezvous.columns) {
                 *sum = tensor_sum::add(*sum, &rows[row], &columns[column]);
             }
         }

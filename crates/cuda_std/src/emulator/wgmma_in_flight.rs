@@ -1,8 +1,8 @@
-//! Chains (MMA batches) of `wgmma` in flight.
+//! MMA batches of `wgmma` in flight.
 //!
 //! Accumulators are computed at the start, but operands in shared memory must not change until the wait that
-//! covers the chain. At that wait the reads are checked a second time. A write before the wait is found by a
-//! changed write stamp. A write after the wait that is ordered only after the chain's start is a race with
+//! covers the batch. At that wait the reads are checked a second time. A write before the wait is found by a
+//! changed write stamp. A write after the wait that is ordered only after the batch's start is a race with
 //! the second read. So the result does not depend on the order in which the two run.
 
 use std::collections::VecDeque;
@@ -14,43 +14,43 @@ use super::matrix_rows::{ROW_BYTES, Row};
 use super::schedule::fault_of;
 use super::{async_proxy, stamp};
 
-/// The number of a thread's chain, from 0; none for no chain.
+/// The number of a thread's MMA batch, from 0; none for no batch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ChainNumber(Option<u64>);
+pub(crate) struct BatchNumber(Option<u64>);
 
-impl ChainNumber {
+impl BatchNumber {
     pub(crate) const NONE: Self = Self(None);
 }
 
-/// The chains of one thread.
+/// The MMA batches of one thread.
 #[derive(Debug, Default)]
-struct Chains {
+struct Batches {
     started: u64,
-    /// Chains below this number are complete.
+    /// Batches below this number are complete.
     finished: u64,
-    /// The source line of the last chain's start.
+    /// The source line of the last batch's start.
     place: Option<Place>,
-    /// The reads of incomplete chains, if this thread reads for its warp.
+    /// The reads of incomplete batches, if this thread reads for its warp.
     flights: VecDeque<Flight>,
 }
 
-/// The chains of each thread.
+/// The MMA batches of each thread.
 #[derive(Debug)]
-struct AllChains(Vec<Chains>);
+struct AllBatches(Vec<Batches>);
 
-impl Extension for AllChains {
+impl Extension for AllBatches {
     fn new(exec: &Exec) -> Self {
-        Self(exec.threads.iter().map(|_| Chains::default()).collect())
+        Self(exec.threads.iter().map(|_| Batches::default()).collect())
     }
 }
 
-/// The chains of the current thread.
-fn chains(exec: &mut Exec) -> &mut Chains {
+/// The batches of the current thread.
+fn batches(exec: &mut Exec) -> &mut Batches {
     let thread = exec.thread as usize;
-    &mut exec.extension::<AllChains>().0[thread]
+    &mut exec.extension::<AllBatches>().0[thread]
 }
 
-/// The reads of a chain, or of a store of a box, in shared memory.
+/// The reads of an MMA batch, or of a store of a box, in shared memory.
 #[derive(Debug)]
 pub(crate) struct Flight {
     number: u64,
@@ -90,8 +90,8 @@ impl Flight {
         self.rows.iter().flat_map(|rows| rows.iter())
     }
 
-    /// Checks the reads again. The bytes must not have changed since the start of the chain or store
-    /// `what`.
+    /// Checks the reads again. The bytes must not have changed since the start of `what`, an
+    /// MMA batch or a store.
     pub(crate) fn land(&self, what: &'static str, place: Place) {
         let mut before = self.writes.as_slice();
         for (row, &cells) in self.rows().zip(&self.cells) {
@@ -127,69 +127,69 @@ impl Flight {
     }
 }
 
-/// Counts a chain of the current thread, and keeps the reads that it made for its warp.
+/// Counts an MMA batch of the current thread, and keeps the reads that it made for its warp.
 pub(crate) fn start(flight: Option<Flight>, place: Place) {
-    let chains = chains(with());
-    let number = chains.started;
-    chains.started += 1;
-    chains.place = Some(place);
+    let batches = batches(with());
+    let number = batches.started;
+    batches.started += 1;
+    batches.place = Some(place);
     let flight = flight.map(|flight| Flight { number, ..flight });
-    chains.flights.extend(flight);
+    batches.flights.extend(flight);
 }
 
-/// The number of chains that the current thread has waited for.
+/// The number of batches that the current thread has waited for.
 pub(crate) fn finished(exec: &mut Exec) -> u64 {
-    chains(exec).finished
+    batches(exec).finished
 }
 
-/// Called after `thread` has ended: all of its chains must be complete.
+/// Called after `thread` has ended: all of its batches must be complete.
 pub(crate) fn check_end(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
-    let chains = &exec.extension::<AllChains>().0[thread as usize];
-    let (left, place) = (chains.started - chains.finished, chains.place);
+    let batches = &exec.extension::<AllBatches>().0[thread as usize];
+    let (left, place) = (batches.started - batches.finished, batches.place);
     if left == 0 {
         return Ok(());
     }
     let kind = FaultKind::Warp {
         op: "wgmma".to_owned(),
         problem: format!(
-            "the thread has ended, and did not wait for {left} chain(s), of which this is the last"
+            "the thread has ended, and did not wait for {left} MMA batch(es), of which this is the last"
         ),
     };
     Err(fault_of(exec, thread, place, kind))
 }
 
-/// The last chain that the current thread has started.
-pub(crate) fn newest() -> ChainNumber {
-    ChainNumber(Some(chains(with()).started - 1))
+/// The last batch that the current thread has started.
+pub(crate) fn newest() -> BatchNumber {
+    BatchNumber(Some(batches(with()).started - 1))
 }
 
-/// Waits for all chains of the current thread but the `left` youngest, which must not include `chain`.
-pub(crate) fn wait(chain: ChainNumber, left: u32, place: Place) {
+/// Waits for all batches of the current thread but the `left` youngest, which must not include `batch`.
+pub(crate) fn wait(batch: BatchNumber, left: u32, place: Place) {
     let exec = with();
     exec.tick(place);
-    let chains = chains(exec);
-    let over = chains.started.saturating_sub(u64::from(left));
-    chains.finished = chains.finished.max(over);
-    if let Some(number) = chain.0
-        && number >= chains.finished
+    let batches = batches(exec);
+    let over = batches.started.saturating_sub(u64::from(left));
+    batches.finished = batches.finished.max(over);
+    if let Some(number) = batch.0
+        && number >= batches.finished
     {
-        let younger = chains.started - 1 - number;
+        let younger = batches.started - 1 - number;
         let text = format!(
-            "wgmma: {younger} chain(s) started after this one, so a wait that leaves {left} under way does not wait for it"
+            "wgmma: {younger} MMA batch(es) started after this one, so a wait that leaves {left} under way does not wait for it"
         );
         fail(place, FaultKind::Argument(text));
     }
     while let Some(flight) = next_finished() {
-        flight.land("chain", place);
+        flight.land("MMA batch", place);
     }
 }
 
-/// The oldest complete chain whose reads have not been checked again.
+/// The oldest complete batch whose reads have not been checked again.
 fn next_finished() -> Option<Flight> {
-    let chains = chains(with());
-    let first = chains.flights.front()?;
-    if first.number < chains.finished {
-        chains.flights.pop_front()
+    let batches = batches(with());
+    let first = batches.flights.front()?;
+    if first.number < batches.finished {
+        batches.flights.pop_front()
     } else {
         None
     }

@@ -1,4 +1,4 @@
-//! Chains of `wgmma` instructions.
+//! MMA batches: groups of `wgmma` instructions.
 
 use core::arch::asm;
 
@@ -105,26 +105,26 @@ macro_rules! step {
 /// issue and wait the accumulators belong to the tensor cores and the compiler must not touch them. A step
 /// has an index, operands of A and an operand of B. The first step's predicate tells whether it adds to the
 /// accumulator.
-macro_rules! chain {
+macro_rules! batch {
     ((registers out $name:ident, $sums:tt $n:tt, $rest:tt) $($i:literal)*) => {
         #[inline(always)]
         pub(crate) unsafe fn $name(a: &[[u32; 4]; $n], b: &[u64; $n]) -> [f32; $sums] {
             let mut d = [0.0_f32; $sums];
-            chain!(@asm d a b out $sums $rest $($i)*);
+            batch!(@asm d a b out $sums $rest $($i)*);
             d
         }
     };
     ((registers inout $name:ident, $sums:tt $n:tt, $rest:tt) $($i:literal)*) => {
         #[inline(always)]
         pub(crate) unsafe fn $name(mut d: [f32; $sums], a: &[[u32; 4]; $n], b: &[u64; $n]) -> [f32; $sums] {
-            chain!(@asm d a b inout $sums $rest $($i)*);
+            batch!(@asm d a b inout $sums $rest $($i)*);
             d
         }
     };
     ((shared $how:tt $name:ident, $sums:tt $n:tt, $rest:tt) $($i:literal)*) => {
         #[inline(always)]
         pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; $n], b: &[u64; $n]) {
-            chain!(@asm d a b $how $sums $rest $($i)*);
+            batch!(@asm d a b $how $sums $rest $($i)*);
         }
     };
     (
@@ -167,58 +167,58 @@ macro_rules! chain {
     };
 }
 
-/// The steps of a chain: their number, and A in registers or in shared memory.
+/// The steps of an MMA batch: their number, and A in registers or in shared memory.
 macro_rules! with_steps {
     (registers 3, $how:tt $name:ident $sums:tt, ($($arguments:tt)*)) => {
-        with_indices! { $sums, chain (registers $how $name, $sums 3, ($($arguments)*;
+        with_indices! { $sums, batch (registers $how $name, $sums 3, ($($arguments)*;
             (0 [w0 x0 y0 z0], b0) (1 [w1 x1 y1 z1], b1) (2 [w2 x2 y2 z2], b2))) }
     };
     (registers 5, $how:tt $name:ident $sums:tt, ($($arguments:tt)*)) => {
-        with_indices! { $sums, chain (registers $how $name, $sums 5, ($($arguments)*;
+        with_indices! { $sums, batch (registers $how $name, $sums 5, ($($arguments)*;
             (0 [w0 x0 y0 z0], b0) (1 [w1 x1 y1 z1], b1) (2 [w2 x2 y2 z2], b2) (3 [w3 x3 y3 z3], b3)
             (4 [w4 x4 y4 z4], b4))) }
     };
     (registers 7, $how:tt $name:ident $sums:tt, ($($arguments:tt)*)) => {
-        with_indices! { $sums, chain (registers $how $name, $sums 7, ($($arguments)*;
+        with_indices! { $sums, batch (registers $how $name, $sums 7, ($($arguments)*;
             (0 [w0 x0 y0 z0], b0) (1 [w1 x1 y1 z1], b1) (2 [w2 x2 y2 z2], b2) (3 [w3 x3 y3 z3], b3)
             (4 [w4 x4 y4 z4], b4) (5 [w5 x5 y5 z5], b5) (6 [w6 x6 y6 z6], b6))) }
     };
     (registers 9, $how:tt $name:ident $sums:tt, ($($arguments:tt)*)) => {
-        with_indices! { $sums, chain (registers $how $name, $sums 9, ($($arguments)*;
+        with_indices! { $sums, batch (registers $how $name, $sums 9, ($($arguments)*;
             (0 [w0 x0 y0 z0], b0) (1 [w1 x1 y1 z1], b1) (2 [w2 x2 y2 z2], b2) (3 [w3 x3 y3 z3], b3)
             (4 [w4 x4 y4 z4], b4) (5 [w5 x5 y5 z5], b5) (6 [w6 x6 y6 z6], b6) (7 [w7 x7 y7 z7], b7)
             (8 [w8 x8 y8 z8], b8))) }
     };
     (registers 14, $how:tt $name:ident $sums:tt, ($($arguments:tt)*)) => {
-        with_indices! { $sums, chain (registers $how $name, $sums 14, ($($arguments)*;
+        with_indices! { $sums, batch (registers $how $name, $sums 14, ($($arguments)*;
             (0 [w0 x0 y0 z0], b0) (1 [w1 x1 y1 z1], b1) (2 [w2 x2 y2 z2], b2) (3 [w3 x3 y3 z3], b3)
             (4 [w4 x4 y4 z4], b4) (5 [w5 x5 y5 z5], b5) (6 [w6 x6 y6 z6], b6) (7 [w7 x7 y7 z7], b7)
             (8 [w8 x8 y8 z8], b8) (9 [w9 x9 y9 z9], b9) (10 [w10 x10 y10 z10], b10) (11 [w11 x11 y11 z11], b11)
             (12 [w12 x12 y12 z12], b12) (13 [w13 x13 y13 z13], b13))) }
     };
     (shared 3, $how:tt $name:ident $sums:tt, ($($arguments:tt)*)) => {
-        with_indices! { $sums, chain (shared $how $name, $sums 3, ($($arguments)*;
+        with_indices! { $sums, batch (shared $how $name, $sums 3, ($($arguments)*;
             (0 a0, b0) (1 a1, b1) (2 a2, b2))) }
     };
     (shared 4, $how:tt $name:ident $sums:tt, ($($arguments:tt)*)) => {
-        with_indices! { $sums, chain (shared $how $name, $sums 4, ($($arguments)*;
+        with_indices! { $sums, batch (shared $how $name, $sums 4, ($($arguments)*;
             (0 a0, b0) (1 a1, b1) (2 a2, b2) (3 a3, b3))) }
     };
     (shared 8, $how:tt $name:ident $sums:tt, ($($arguments:tt)*)) => {
-        with_indices! { $sums, chain (shared $how $name, $sums 8, ($($arguments)*;
+        with_indices! { $sums, batch (shared $how $name, $sums 8, ($($arguments)*;
             (0 a0, b0) (1 a1, b1) (2 a2, b2) (3 a3, b3) (4 a4, b4) (5 a5, b5) (6 a6, b6) (7 a7, b7))) }
     };
     (shared 9, $how:tt $name:ident $sums:tt, ($($arguments:tt)*)) => {
-        with_indices! { $sums, chain (shared $how $name, $sums 9, ($($arguments)*;
+        with_indices! { $sums, batch (shared $how $name, $sums 9, ($($arguments)*;
             (0 a0, b0) (1 a1, b1) (2 a2, b2) (3 a3, b3) (4 a4, b4) (5 a5, b5) (6 a6, b6) (7 a7, b7)
             (8 a8, b8))) }
     };
 }
 
-/// Chains that start from zero or add to the accumulator.
-macro_rules! chains {
+/// MMA batches that start from zero or add to the accumulator.
+macro_rules! batches {
     ($($how:ident $name:ident, $ty:tt, $shape:literal, $sums:tt, $a:ident $n:tt, $wait:literal;)*) => {$(
-        chains! { @$how $a $n, $sums, $name, $ty, $shape, $wait }
+        batches! { @$how $a $n, $sums, $name, $ty, $shape, $wait }
     )*};
     (@start $a:ident $n:tt, $sums:tt, $name:ident, $ty:tt, $shape:literal, $wait:literal) => {
         with_steps! { $a $n, out $name $sums,
@@ -229,7 +229,7 @@ macro_rules! chains {
     };
 }
 
-chains! {
+batches! {
     start m64n32_f16_7, "f16", "m64n32k16", 16, registers 7, "\nwgmma.wait_group.sync.aligned 0;";
     start m64n32_bf16_7, "bf16", "m64n32k16", 16, registers 7, "\nwgmma.wait_group.sync.aligned 0;";
     start start_f16_5, "f16", "m64n64k16", 32, registers 5, "";
@@ -252,13 +252,13 @@ chains! {
     add add_shared_f16_8, "f16", "m64n256k16", 128, shared 8, "\nwgmma.wait_group.sync.aligned 0;";
 }
 
-/// Chains of three steps that add to the accumulator. Each step has two instructions, for alternating
+/// MMA batches of three steps that add to the accumulator. Each step has two instructions, for alternating
 /// groups of eight columns.
 macro_rules! interleaved {
     (($name:ident, $ty:tt, $shape:literal, $sums:tt) $($i:literal)*) => {
         #[inline(always)]
         pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; 3], [even, odd]: [&[u64; 3]; 2]) {
-            // SAFETY: as for other chains.
+            // SAFETY: as for other batches.
             unsafe {
                 asm!(
                     "{{",
@@ -289,26 +289,26 @@ with_indices! { 64, interleaved (add_interleaved_n128_bf16_3, "bf16", "m64n64k16
 with_indices! { 128, interleaved (add_interleaved_n256_f16_3, "f16", "m64n128k16", 128) }
 with_indices! { 128, interleaved (add_interleaved_n256_bf16_3, "bf16", "m64n128k16", 128) }
 
-/// The identity of a chain. Only the emulator needs it.
+/// The identity of an MMA batch. Only the emulator needs it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ChainNumber;
+pub(crate) struct BatchNumber;
 
 #[inline(always)]
-pub(crate) const fn newest_chain() -> ChainNumber {
-    ChainNumber
+pub(crate) const fn newest_batch() -> BatchNumber {
+    BatchNumber
 }
 
 #[inline(always)]
-pub(crate) const fn no_chain() -> ChainNumber {
-    ChainNumber
+pub(crate) const fn no_batch() -> BatchNumber {
+    BatchNumber
 }
 
-/// Waits until at most `LEFT` chains are in flight. The results pass through the assembly, so the compiler
+/// Waits until at most `LEFT` batches are in flight. The results pass through the assembly, so the compiler
 /// cannot move their uses before it.
 macro_rules! wait {
     (($name:ident, $sums:tt, $listed:expr) $($i:literal)*) => {
         #[inline(always)]
-        pub(crate) unsafe fn $name<const LEFT: u32>(mut d: [f32; $sums], _: ChainNumber) -> [f32; $sums] {
+        pub(crate) unsafe fn $name<const LEFT: u32>(mut d: [f32; $sums], _: BatchNumber) -> [f32; $sums] {
             // SAFETY: waits.
             unsafe {
                 asm!(
@@ -323,17 +323,17 @@ macro_rules! wait {
     };
 }
 
-with_indices! { 32, wait (wait_chain_32, 32, concat!(
+with_indices! { 32, wait (wait_batch_32, 32, concat!(
     "{0} {1} {2} {3} {4} {5} {6} {7} {8} {9} {10} {11} {12} {13} {14} {15} ",
     "{16} {17} {18} {19} {20} {21} {22} {23} {24} {25} {26} {27} {28} {29} {30} {31}",
 )) }
-with_indices! { 64, wait (wait_chain_64, 64, accumulators!(all 64)) }
-with_indices! { 128, wait (wait_chain_128, 128, accumulators!(all 128)) }
+with_indices! { 64, wait (wait_batch_64, 64, accumulators!(all 64)) }
+with_indices! { 128, wait (wait_batch_128, 128, accumulators!(all 128)) }
 
-/// Waits until at most `LEFT` chains are in flight.
+/// Waits until at most `LEFT` batches are in flight.
 #[inline(always)]
-pub(crate) unsafe fn wait_older_chains<const LEFT: u32>() {
-    // SAFETY: waits. Memory is clobbered, because the operands of older chains may be overwritten from here
+pub(crate) unsafe fn wait_older_batches<const LEFT: u32>() {
+    // SAFETY: waits. Memory is clobbered, because the operands of older batches may be overwritten from here
     // on.
     unsafe {
         asm!("wgmma.wait_group.sync.aligned {left};", left = const LEFT, options(nostack));

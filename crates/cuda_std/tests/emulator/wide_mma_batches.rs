@@ -1,4 +1,4 @@
-//! Chains of 128 and 256 columns with both operands in shared memory, in a pipeline of two stages.
+//! MMA batches of 128 and 256 columns with both operands in shared memory, in a pipeline of two stages.
 
 use crate::support::{download, faults, pattern, shape, upload};
 use cuda_std::async_proxy;
@@ -31,10 +31,10 @@ shared_array! {
 #[repr(u32)]
 enum Bug {
     None,
-    /// A stage is released before the wait for the chain that reads it, by all consumers or by one warp.
+    /// A stage is released before the wait for the batch that reads it, by all consumers or by one warp.
     GivenBackEarly,
     OneWarpGivesBackEarly,
-    /// The wait leaves its own chain in flight.
+    /// The wait leaves its own batch in flight.
     WeakWait,
     /// The start of one operand is beyond the range of a descriptor.
     FarStart,
@@ -48,19 +48,19 @@ enum Bug {
     ReadsItsRow,
 }
 
-/// The chain, which differs between widths.
+/// The batch, which differs between widths.
 trait Width {
     const COLUMNS: usize;
     type Sums: AsRef<[f32]>;
-    type Chain;
-    fn zeros() -> Self::Chain;
+    type Batch;
+    fn zeros() -> Self::Batch;
     unsafe fn add(
-        chain: Self::Chain,
+        batch: Self::Batch,
         a: &[MatrixDescriptor; STEPS],
         b: &[MatrixDescriptor; STEPS],
-    ) -> Self::Chain;
-    unsafe fn wait_for_older<const LEFT: u32>(chain: &Self::Chain);
-    unsafe fn wait<const LEFT: u32>(chain: Self::Chain) -> Self::Sums;
+    ) -> Self::Batch;
+    unsafe fn wait_for_older<const LEFT: u32>(batch: &Self::Batch);
+    unsafe fn wait<const LEFT: u32>(batch: Self::Batch) -> Self::Sums;
     fn pack(low: f32, high: f32) -> u32;
 }
 
@@ -71,29 +71,29 @@ macro_rules! width {
         impl Width for $name {
             const COLUMNS: usize = $columns;
             type Sums = [f32; $columns / 2];
-            type Chain = wgmma::InFlight<{ $columns / 2 }>;
+            type Batch = wgmma::InFlight<{ $columns / 2 }>;
 
-            fn zeros() -> Self::Chain {
+            fn zeros() -> Self::Batch {
                 wgmma::InFlight::at_rest([0.0; $columns / 2])
             }
 
             #[track_caller]
             unsafe fn add(
-                chain: Self::Chain,
+                batch: Self::Batch,
                 a: &[MatrixDescriptor; STEPS],
                 b: &[MatrixDescriptor; STEPS],
-            ) -> Self::Chain {
-                unsafe { wgmma::$add(chain, a, b) }
+            ) -> Self::Batch {
+                unsafe { wgmma::$add(batch, a, b) }
             }
 
             #[track_caller]
-            unsafe fn wait_for_older<const LEFT: u32>(chain: &Self::Chain) {
-                unsafe { chain.wait_for_older::<LEFT>() }
+            unsafe fn wait_for_older<const LEFT: u32>(batch: &Self::Batch) {
+                unsafe { batch.wait_for_older::<LEFT>() }
             }
 
             #[track_caller]
-            unsafe fn wait<const LEFT: u32>(chain: Self::Chain) -> Self::Sums {
-                unsafe { chain.wait::<LEFT>() }
+            unsafe fn wait<const LEFT: u32>(batch: Self::Batch) -> Self::Sums {
+                unsafe { batch.wait::<LEFT>() }
             }
 
             fn pack(low: f32, high: f32) -> u32 {
@@ -153,7 +153,7 @@ unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
             return;
         }
         let group = t as usize / 128;
-        let mut chain = W::zeros();
+        let mut batch = W::zeros();
         for round in 0..ROUNDS {
             let (stage, phase) = (round as u32 % STAGES, (round as u32 / STAGES) & 1);
             full(stage).wait(phase);
@@ -169,7 +169,7 @@ unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
             }
             let a = steps(first_row, ROWS);
             let b = steps(unit(columns.addr(stage * b_words as u32)), W::COLUMNS);
-            chain = W::add(chain, &a, &b);
+            batch = W::add(batch, &a, &b);
             if bug == Bug::WritesItsRow && round == 2 && t == 0 {
                 rows.store(stage * a_words as u32, 0);
             }
@@ -183,16 +183,16 @@ unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
                 _ => false,
             };
             if !early {
-                W::wait_for_older::<1>(&chain);
+                W::wait_for_older::<1>(&batch);
             }
             if round > 0 && t.is_multiple_of(32) {
                 empty((round as u32 - 1) % STAGES).arrive();
             }
         }
         let sums = if bug == Bug::WeakWait {
-            W::wait::<1>(chain)
+            W::wait::<1>(batch)
         } else {
-            W::wait::<0>(chain)
+            W::wait::<0>(batch)
         };
         let (warp, lane) = (t as usize / 32, t as usize % 32);
         for (i, &value) in sums.as_ref().iter().enumerate() {
@@ -266,27 +266,27 @@ fn multiplies<W: Width>(label: &'static str) {
 }
 
 #[test]
-fn chains_of_128_columns_multiply_stages_that_are_refilled() {
+fn batches_of_128_columns_multiply_stages_that_are_refilled() {
     multiplies::<F16N128>("n128_f16");
     multiplies::<Bf16N128>("n128_bf16");
 }
 
 #[test]
-fn chains_of_256_columns_multiply_stages_that_are_refilled() {
+fn batches_of_256_columns_multiply_stages_that_are_refilled() {
     multiplies::<F16N256>("n256_f16");
     multiplies::<Bf16N256>("n256_bf16");
 }
 
-/// The read splits shadow cells while a chain that started before is in flight.
+/// The read splits shadow cells while a batch that started before is in flight.
 #[test]
-fn parts_of_words_may_be_read_while_a_chain_reads_them() {
+fn parts_of_words_may_be_read_while_a_batch_reads_them() {
     for launch in launches::<F16N128>("n128_f16", Bug::ReadsItsRow) {
         launch.unwrap_or_else(|fault| panic!("{fault}"));
     }
 }
 
 #[test]
-fn mistakes_around_chains_in_flight_are_reported() {
+fn mistakes_around_batches_in_flight_are_reported() {
     use Bug::*;
     let bugs = [
         GivenBackEarly,

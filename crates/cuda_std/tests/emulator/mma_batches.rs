@@ -1,4 +1,4 @@
-//! Chains of warpgroup multiplications with A in registers.
+//! MMA batches of warpgroup multiplications with A in registers.
 
 use crate::support::{Product, faults, run_clean, run_faulty, shape, upload};
 use cuda_std::element::Element;
@@ -19,7 +19,7 @@ shared_array! {
     static TILES: [u32; STEPS * STEP_WORDS as usize];
 }
 
-/// The mistake in a kernel with a chain.
+/// The mistake in a kernel with a batch.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u32)]
 pub(crate) enum Bug {
@@ -32,16 +32,16 @@ pub(crate) enum Bug {
     /// A thread overwrites the operands although it has not waited for all readers.
     Overwrites,
     /// The operands are overwritten after a barrier at which the readers arrive before they wait for the
-    /// chain.
+    /// batch.
     TellsEarly,
     /// The operands are made visible to the tensor cores only after the barrier that signals them.
     FencesLate,
-    /// The wait leaves its own chain in flight.
+    /// The wait leaves its own batch in flight.
     WeakWait,
-    /// No warp waits for the chain, or one warp does not.
+    /// No warp waits for the batch, or one warp does not.
     NeverWaits,
     OneWarpNeverWaits,
-    /// One warp does not wait for the first of two chains.
+    /// One warp does not wait for the first of two batches.
     OneWarpWaitsOnce,
 }
 
@@ -104,12 +104,12 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
         };
         let (step, half) = (STEP_WORDS / 4, HALF_WORDS / 4);
         let columns = [0, 1, 2, 3, 4].map(|i| wgmma::MatrixDescriptor::new(start + i * step, half));
-        let chain = wgmma::start_f16_5(&operands, &columns);
+        let batch = wgmma::start_f16_5(&operands, &columns);
         if bug == Bug::TellsEarly {
             barrier::arrive(READ, 256);
         }
         let d = match bug {
-            Bug::WeakWait => chain.wait::<1>(),
+            Bug::WeakWait => batch.wait::<1>(),
             Bug::NeverWaits => [0.0; 32],
             Bug::OneWarpNeverWaits if warp == 1 => [0.0; 32],
             Bug::OneWarpWaitsOnce if warp == 1 => {
@@ -117,11 +117,11 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
                 second.wait::<0>()
             }
             Bug::OneWarpWaitsOnce => {
-                let _ = chain.wait::<0>();
+                let _ = batch.wait::<0>();
                 let second = wgmma::start_f16_5(&operands, &columns);
                 second.wait::<0>()
             }
-            _ => chain.wait::<0>(),
+            _ => batch.wait::<0>(),
         };
         match bug {
             Bug::TellsEarly => {}
@@ -149,7 +149,7 @@ fn words(values: &[f32]) -> Vec<u32> {
 }
 
 #[test]
-fn a_chain_multiplies_registers_by_shared_memory() {
+fn a_batch_multiplies_registers_by_shared_memory() {
     let device = Device::new();
     let product = Product::new(ROWS, COLUMNS, K);
     let [a, b] = [&product.a, &product.b].map(|of| upload(&device, &words(of)));
@@ -182,7 +182,7 @@ where
 }
 
 #[test]
-fn mistakes_around_chains_are_reported() {
+fn mistakes_around_batches_are_reported() {
     let Product { a, b, .. } = Product::new(ROWS, COLUMNS, K);
     let (a, b) = (words(&a), words(&b));
     bugs_are_reported::<u32, multiply>(&shape(1, 256), &a, &b, ROWS * COLUMNS);
@@ -195,8 +195,8 @@ fn mistakes_around_chains_are_reported() {
         fault(Bug::TellsEarly) => Race | InFlight;
         fault(Bug::FencesLate) => AsyncProxy;
         fault(Bug::WeakWait) => "does not wait for it";
-        fault(Bug::NeverWaits) => "did not wait for 1 chain(s)";
-        fault(Bug::OneWarpNeverWaits) => "did not wait for 1 chain(s)";
+        fault(Bug::NeverWaits) => "did not wait for 1 MMA batch(es)";
+        fault(Bug::OneWarpNeverWaits) => "did not wait for 1 MMA batch(es)";
         fault(Bug::OneWarpWaitsOnce) => "threads of one warpgroup disagree";
     }
 }

@@ -1,6 +1,6 @@
-//! Chains of warpgroup multiplications with A in shared memory, and register counts.
+//! MMA batches of warpgroup multiplications with A in shared memory, and register counts.
 
-use crate::chains::{Bug, bugs_are_reported};
+use crate::mma_batches::{Bug, bugs_are_reported};
 use crate::support::{Product, run_clean, shape, upload};
 use cuda_std::emulator::Device;
 use cuda_std::mma::pack_f16x2;
@@ -76,7 +76,7 @@ unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, bug: Bug) {
 }
 
 #[test]
-fn a_chain_multiplies_tiles_in_shared_memory() {
+fn a_batch_multiplies_tiles_in_shared_memory() {
     let device = Device::new();
     let product = Product::new(ROWS, COLUMNS, K);
     let [a, b] = [&product.a, &product.b].map(|of| upload(&device, of));
