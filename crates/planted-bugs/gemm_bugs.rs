@@ -52,7 +52,7 @@ bugs! {
         gemm_releases_stages_before_they_are_read, gemm::matches::<f16>,
             "if let Some(stage) = «to_release.replace(state.stage)» {" => "{ to_release.replace(state.stage); Some(state.stage) }";
         gemm_warpgroups_do_not_take_turns, gemm::matches::<f16>,
-            "memory.turn(number).wait(«turn_parity ^ 1 ^ number»);" => "1";
+            "memory.order_barrier(number).wait(«order_parity ^ 1 ^ number»);" => "1";
         gemm_multiplies_the_filters_of_the_first_stage, gemm::matches::<f16>,
             "steps(first_filters + «filter_stage» * filter_stage_units)" => "0";
         gemm_multiplies_the_first_rows_twice, gemm::matches::<f16>,

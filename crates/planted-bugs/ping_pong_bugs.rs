@@ -12,11 +12,11 @@ bugs! {
         warp_specialized_filters_are_awaited_in_the_first_round_alone, implicit_gemm::warp_specialized::<f16>,
             " && «filter_pipeline.wraps == 0»;" => "true";
         ping_pong_begin_before_the_other_has_waited, warp_specialized_tiles::ping_pong::<f16>,
-            "            «memory.may_begin(warpgroup).wait(parity ^ 1 ^ warpgroup);»\n" => "";
+            "            «memory.order_barrier(warpgroup).wait(parity ^ 1 ^ warpgroup);»\n" => "";
         ping_pong_begin_with_the_second, warp_specialized_tiles::ping_pong::<f16>,
             ".wait(«parity ^ 1 ^ warpgroup»);" => "parity ^ warpgroup";
         ping_pong_are_not_given_to_the_other, warp_specialized_tiles::ping_pong::<f16>,
-            "release(memory.may_begin(«1 - warpgroup()»));" => "warpgroup()";
+            "release(memory.order_barrier(«1 - warpgroup()»));" => "warpgroup()";
         ping_pong_take_the_halos_of_the_other, warp_specialized_tiles::ping_pong::<f16>,
             "            halo = halo.skip(«memory.mainloop.halo_skip», &halo_pipeline);"
                 => "launch_config::pipeline::Skip::NONE";
@@ -30,7 +30,7 @@ bugs! {
             "<< self.ping_pong) + «self.behind()»;" => "0";
     "fused/implicit_gemm/sm90/memory.rs":
         ping_pong_are_given_by_one_warp, warp_specialized_tiles::ping_pong::<f16>,
-            "self.may_begin(1).init(«WARPGROUP_WARPS»);" => "1";
+            "self.order_barrier(1).init(«WARPGROUP_WARPS»);" => "1";
         ping_pong_wait_for_all_warps_to_free_a_stage, warp_specialized_tiles::ping_pong::<f16>,
             "let consumer_warps = «self.mainloop.consumer_warps()»;" => "WARPS";
     "parts/pipeline.rs":

@@ -5,12 +5,12 @@ use cuda_std::{Storage, bf16, f16, kernel, shared_array};
 use launch_config::ElementType;
 use launch_config::channel_reduction::{BLOCK_THREADS, ChannelReductionGeometry, MIN_BLOCKS};
 
-use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
+use crate::parts::channel_reduce::{ChannelMap, SCRATCH_ELEMENTS, channel_reduce_block};
 use crate::parts::reduction_operations::{ReductionOperation, of_each_operation};
 
 shared_array! {
     /// Partial results of each slice of the channels.
-    static CHANNEL_REDUCTION_MEETING: [f32; MEETING_ELEMENTS];
+    static CHANNEL_REDUCTION_SCRATCH: [f32; SCRATCH_ELEMENTS];
 }
 
 /// The identity map.
@@ -50,8 +50,8 @@ of_each_operation! {
         y: *mut T,
         g: &ChannelReductionGeometry,
     ) {
-        let meeting = CHANNEL_REDUCTION_MEETING.view();
-        channel_reduce_block::<O, T, _>(x, g, Plain, meeting, |place, results| match g.output {
+        let scratch = CHANNEL_REDUCTION_SCRATCH.view();
+        channel_reduce_block::<O, T, _>(x, g, Plain, scratch, |place, results| match g.output {
             ElementType::F32 => place.store(y.cast::<f32>(), results),
             ElementType::F16 => place.store(y.cast::<f16>(), results),
             _ => place.store(y.cast::<bf16>(), results),

@@ -6,13 +6,13 @@ use cuda_std::{Storage, bf16, f16, kernel, shared_array};
 use launch_config::channel_reduction::{BLOCK_THREADS, ChannelReductionGeometry, MIN_BLOCKS};
 use launch_config::elementwise::Bounds;
 
-use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
+use crate::parts::channel_reduce::{ChannelMap, SCRATCH_ELEMENTS, channel_reduce_block};
 use crate::parts::map::clamp;
 use crate::parts::reduction_operations::{ReductionOperation, of_each_operation};
 
 shared_array! {
     /// The results of each slice of the channels.
-    static CLAMP_MULTIPLY_CHANNEL_REDUCTION_MEETING: [f32; MEETING_ELEMENTS];
+    static CLAMP_MULTIPLY_CHANNEL_REDUCTION_SCRATCH: [f32; SCRATCH_ELEMENTS];
 }
 
 /// `clamp(x) * multiplier[channel]`
@@ -64,8 +64,8 @@ of_each_operation! {
             multiplier: Global::new(multiplier, g.channels as usize),
             bounds,
         };
-        let meeting = CLAMP_MULTIPLY_CHANNEL_REDUCTION_MEETING.view();
-        channel_reduce_block::<O, T, _>(x, g, map, meeting, |place, results| {
+        let scratch = CLAMP_MULTIPLY_CHANNEL_REDUCTION_SCRATCH.view();
+        channel_reduce_block::<O, T, _>(x, g, map, scratch, |place, results| {
             place.store(y, results);
         });
     }

@@ -33,7 +33,7 @@ use launch_config::channel_reduction::{
 use launch_config::elementwise::Bounds;
 use launch_config::norm::NormGeometry;
 
-use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
+use crate::parts::channel_reduce::{ChannelMap, SCRATCH_ELEMENTS, channel_reduce_block};
 use crate::parts::map::clamp;
 use crate::parts::moments;
 use crate::parts::planes::affine;
@@ -41,7 +41,7 @@ use crate::parts::reduction_operations::{ReductionOperation, of_each_operation};
 
 shared_array! {
     /// The results of each slice of the channels.
-    static INSTANCE_NORM_CHANNEL_REDUCTION_MEETING: [f32; MEETING_ELEMENTS];
+    static INSTANCE_NORM_CHANNEL_REDUCTION_SCRATCH: [f32; SCRATCH_ELEMENTS];
 }
 
 shared_array! {
@@ -153,8 +153,8 @@ of_each_operation! {
             bounds,
             staged: INSTANCE_NORM_CHANNEL_REDUCTION_STAGED.view(),
         };
-        let meeting = INSTANCE_NORM_CHANNEL_REDUCTION_MEETING.view();
-        channel_reduce_block::<O, T, _>(x, g, map, meeting, |place, results| {
+        let scratch = INSTANCE_NORM_CHANNEL_REDUCTION_SCRATCH.view();
+        channel_reduce_block::<O, T, _>(x, g, map, scratch, |place, results| {
             place.store(y, results);
         });
     }

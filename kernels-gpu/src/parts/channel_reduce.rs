@@ -18,7 +18,7 @@ use crate::parts::reduction_operations::ReductionOperation;
 use crate::parts::unroll::unroll;
 
 /// Elements of shared memory for the results of all slices.
-pub(crate) const MEETING_ELEMENTS: usize = BLOCK_THREADS as usize * POSITIONS_PER_THREAD;
+pub(crate) const SCRATCH_ELEMENTS: usize = BLOCK_THREADS as usize * POSITIONS_PER_THREAD;
 
 /// A function of an element and its channel's parameters.
 pub(crate) trait ChannelMap {
@@ -132,13 +132,13 @@ impl Place {
 ///
 /// # Safety
 /// All threads of the block call it. `x` has `g.n * g.channels` planes of `g.spatial` elements and is 16-byte
-/// aligned, and the extents are positive. `meeting` has [`MEETING_ELEMENTS`] elements that nothing else uses.
+/// aligned, and the extents are positive. `scratch` has [`SCRATCH_ELEMENTS`] elements that nothing else uses.
 #[inline(always)]
 pub(crate) unsafe fn channel_reduce_block<O: ReductionOperation, T: Storage, M: ChannelMap>(
     x: *const T,
     g: &ChannelReductionGeometry,
     map: M,
-    meeting: Shared<f32>,
+    scratch: Shared<f32>,
     store: impl FnOnce(Place, [f32; POSITIONS_PER_THREAD]),
 ) {
     let x = Global::new(x, (g.n * g.channels as u64 * g.spatial) as usize);
@@ -184,14 +184,14 @@ pub(crate) unsafe fn channel_reduce_block<O: ReductionOperation, T: Storage, M: 
     // Uniform over the block, so either all threads reach the barrier or none.
     if g.slices > 1 {
         const VECTOR: u32 = POSITIONS_PER_THREAD as u32;
-        meeting.store_vec(thread * VECTOR, results.map(O::partial));
+        scratch.store_vec(thread * VECTOR, results.map(O::partial));
         thread::sync_threads();
         if slice > 0 {
             return;
         }
         let mut other = thread + g.lanes;
         while other < BLOCK_THREADS {
-            let theirs = meeting.load_vec::<POSITIONS_PER_THREAD>(other * VECTOR);
+            let theirs = scratch.load_vec::<POSITIONS_PER_THREAD>(other * VECTOR);
             unroll!(4, |i| {
                 results[i] = O::and_value(results[i], theirs[i]);
             });

@@ -265,13 +265,13 @@ impl<'a> Series<'a> {
     /// result.
     ///
     /// # Safety
-    /// All threads of the block call it together. `meeting` has an element for each of them, which nothing
+    /// All threads of the block call it together. `scratch` has an element for each of them, which nothing
     /// else uses.
     #[inline(always)]
     pub(crate) unsafe fn together(
         &self,
         own: f32,
-        meeting: Shared<f32>,
+        scratch: Shared<f32>,
         combine: impl Fn(f32, f32) -> f32,
     ) -> f32 {
         let g = self.g;
@@ -293,10 +293,10 @@ impl<'a> Series<'a> {
         };
         // Uniform over the block, so either all threads reach the barrier or none.
         if count > 1 {
-            meeting.store(thread::thread_idx_x(), all);
+            scratch.store(thread::thread_idx_x(), all);
             thread::sync_threads();
             // Combined by halves, like lanes. `count` is 2, 4 or 8.
-            let of = |at: u32| meeting.load(first + at * step);
+            let of = |at: u32| scratch.load(first + at * step);
             let half = |at: u32| combine(of(at), of(at + count / 2));
             let quarter = |at: u32| match count {
                 2 => half(at),

@@ -91,7 +91,7 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
     let mut tile = memory.first_tile(number);
     let pipeline_of_results = memory.results_pipeline(number);
     let mut state_of_results = PipelineState::FIRST;
-    let (mut turn_parity, mut channels_of) = (0, None);
+    let (mut order_parity, mut channels_of) = (0, None);
     while tile < g.tiles {
         let [_, filter] = memory.start(tile);
         if channels_of.replace(filter) != Some(filter) {
@@ -102,7 +102,7 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
         }
         if ping_pong == 1 {
             // The phase of parity 1 of a new barrier counts as over, so the first warpgroup begins.
-            memory.turn(number).wait(turn_parity ^ 1 ^ number);
+            memory.order_barrier(number).wait(order_parity ^ 1 ^ number);
         }
         // Tiles of one block of rows do not use `second`. An array of both would be in local memory.
         let [mut first, mut second] = [(); 2].map(|()| InFlight::at_rest(const { [0.0; SUMS] }));
@@ -134,7 +134,7 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
         }
         if ping_pong == 1 {
             // The warp has waited for all stages of its tile; the next ones belong to the other warpgroup.
-            release(memory.turn(1 - number));
+            release(memory.order_barrier(1 - number));
             state = state.skip(g.tile_skip, &stages);
         }
         let sums = if BLOCKS == 1 {
@@ -151,6 +151,6 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
         release(pipeline_of_results.full(state_of_results.stage));
         state_of_results = state_of_results.next(&pipeline_of_results);
         tile += memory.tile_step();
-        turn_parity ^= 1;
+        order_parity ^= 1;
     }
 }

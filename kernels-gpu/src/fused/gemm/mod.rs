@@ -32,9 +32,9 @@
 //!
 //! # Schedules
 //! *Ping-pong*: each warpgroup has every second tile of the block, so that one runs its epilogue while the
-//! other multiplies. Stages belong to one warpgroup for a whole tile. A barrier says whose turn it is, since
-//! a stage's barrier tells only the parity of its phase. *Cooperative*: each warpgroup has half of a tile's
-//! pixels.
+//! other multiplies. Stages belong to one warpgroup for a whole tile. An order barrier of each warpgroup
+//! delays its mainloop until the other one has finished its own, because a stage's barrier tells only the
+//! parity of its phase. *Cooperative*: each warpgroup has half of a tile's pixels.
 //!
 //! # Results that are not finite
 //! A window's values are multiplied by filter values, and zeros by zeros. A result is therefore infinite or
@@ -190,7 +190,7 @@ pub(super) struct Output<'a, T> {
 ///
 /// *Launch*: `launch_config::gemm::Gemm`'s shape. *Mapping*, *schedules*: at the head of the module.
 /// *Barriers*: one of the block after the initialisation; `full` and `empty` of each stage and of each buffer
-/// of results; for each warpgroup one for its turn, and a named barrier for its parameters of filters.
+/// of results; for each warpgroup an order barrier, and a named barrier for its parameters of filters.
 /// *Traffic*: pixels once for each tile of filters, filters once for each tile of pixels, both mostly from
 /// the level-2 cache; the residual and the output once.
 ///
@@ -234,7 +234,7 @@ pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
         memory.stages().init(producers, consumers);
         let mut warpgroup = 0;
         while warpgroup < WARPGROUPS {
-            memory.turn(warpgroup).init(WARPGROUP_WARPS);
+            memory.order_barrier(warpgroup).init(WARPGROUP_WARPS);
             memory.results_pipeline(warpgroup).init(WARPGROUP_WARPS, 1);
             warpgroup = opaque::to_compiler(warpgroup + 1);
         }
@@ -402,10 +402,10 @@ impl Memory {
         }
     }
 
-    /// Returns the barrier for `warpgroup`'s turn in the ping-pong schedule: the other warpgroup waits for no
-    /// more stages.
+    /// Returns the order barrier at which `warpgroup` waits before its next tile in the ping-pong schedule.
+    /// The other warpgroup arrives when it waits for no more stages.
     #[inline(always)]
-    unsafe fn turn(&self, warpgroup: u32) -> Barrier {
+    unsafe fn order_barrier(&self, warpgroup: u32) -> Barrier {
         let first = 2 * (self.g.stages + WARPGROUPS * self.g.buffers);
         Barrier::at(self.barriers(), first + warpgroup)
     }

@@ -21,8 +21,8 @@ use launch_config::implicit_gemm::{
 use launch_config::pointwise::OperandList;
 
 use super::format::Format;
-use super::place::Place;
 use super::tables::from_word;
+use super::tile_coord::TileCoord;
 use crate::parts::index::div_rem;
 use crate::parts::pointwise::{InRegisters, apply_with, hardswish, silu};
 use crate::parts::store::{GainAndShift, StoreEpilogue, sloped};
@@ -251,7 +251,7 @@ pub(super) struct Written<'a, T: Storage> {
     pub(super) without_norm: &'a WithoutNorm<'a, T>,
     pub(super) y: GlobalMut<T>,
     pub(super) g: &'a ImplicitGemmGeometry,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a TileCoord,
     /// The index among neighbouring outputs in depth; only warp-specialized tiles have several.
     pub(super) output_d: u32,
     /// For each pixel, its packed coordinates in the tile.

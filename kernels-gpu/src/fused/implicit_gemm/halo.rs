@@ -6,8 +6,8 @@ use cuda_std::{cp_async, thread};
 use launch_config::implicit_gemm::{BLOCK_THREADS, K_VECTOR_WORDS};
 
 use super::format::Format;
-use super::place::Place;
 use super::tables::Tables;
+use super::tile_coord::TileCoord;
 use crate::parts::unroll::unroll;
 
 /// The stages of the halo tile in shared memory, and its source.
@@ -24,7 +24,7 @@ pub(super) struct Halo<'a> {
 impl Halo<'_> {
     /// Starts to copy the halo tile of a K block into a buffer.
     #[inline(always)]
-    pub(super) unsafe fn start<F: Format>(&self, place: &Place, k_block: u32, buffer: u32) {
+    pub(super) unsafe fn start<F: Format>(&self, place: &TileCoord, k_block: u32, buffer: u32) {
         let g = self.tables.g;
         let conv = &g.conv;
         let parts = F::OPERANDS.parts;

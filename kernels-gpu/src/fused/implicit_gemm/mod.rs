@@ -59,7 +59,6 @@ mod fixup;
 mod format;
 mod halo;
 mod multiplier;
-mod place;
 mod product;
 mod reformat;
 mod results;
@@ -67,6 +66,7 @@ mod results;
 mod sm90;
 mod tables;
 mod tile;
+mod tile_coord;
 #[cfg(hopper)]
 mod warpgroup;
 mod warps;

@@ -12,7 +12,7 @@ pub(super) trait Multiplier<F: Format, S: TileShape>: Sized {
     /// Loads the first filters of the block from its `operands`.
     ///
     /// # Safety
-    /// All threads of the block make this call, after the barrier that follows `find_places`.
+    /// All threads of the block make this call, after the barrier that follows `find_coords`.
     unsafe fn new(operands: Global<u32>, halo: &Halo<'_>, results: &Results<'_, F, S>) -> Self;
 
     /// Makes the thread's copies visible to the MMA instructions. A barrier follows.

@@ -41,12 +41,12 @@ use super::fixup::WithoutNorm;
 use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
 use super::halo::Halo;
 use super::multiplier::Multiplier;
-use super::place::{FilterSet, Place, load_tile};
 use super::results::{Output, Results};
 use super::tables::Tables;
 #[cfg(hopper)]
 use super::tile::W64N128;
 use super::tile::{M16N64, M16N256, M32N128, M64N32, M64N128, NO_SUMS, TileShape};
+use super::tile_coord::{FilterSet, TileCoord, load_tile};
 #[cfg(hopper)]
 use super::warpgroup::Warpgroup;
 use super::warps::Warps;
@@ -212,7 +212,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     };
     let tiles = shared::dynamic(layout.tiles, 2 * TILE_WORDS);
     let mut work_tile = first_work_tile;
-    let place = Place::of(work_tile, g);
+    let place = TileCoord::of(work_tile, g);
     let filters = FilterSet::of::<S>(group, filter_tile, g);
     if thread::thread_idx_x() == 0 {
         place.store(tiles, 0);
@@ -221,7 +221,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     tables.find_sources::<S>();
     halo.start::<F>(&place, 0, 0);
     cp_async::commit_group();
-    tables.find_places::<F, S>();
+    tables.find_coords::<F, S>();
 
     let results_of = |warp: u32, thread: u32, g: ImplicitGemmGeometry| {
         let layout = g.layout(S::TILE, parts);
@@ -272,7 +272,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
                 let (place, _) = load_tile(tiles, entry);
                 halo.start::<F>(&place, k_block + 1, 1 - buffer);
             } else if another {
-                let following = Place::of(work_tile, g);
+                let following = TileCoord::of(work_tile, g);
                 if thread::thread_idx_x() == 0 {
                     following.store(tiles, 1 - entry);
                 }

@@ -137,7 +137,7 @@ impl<'a> Tables<'a> {
 
     /// Fills in the other tables.
     #[inline(always)]
-    pub(super) unsafe fn find_places<F: Format, S: TileShape>(&self) {
+    pub(super) unsafe fn find_coords<F: Format, S: TileShape>(&self) {
         let g = self.g;
         let mut entry = thread::thread_idx_x();
         while entry < g.offsets {
@@ -146,7 +146,7 @@ impl<'a> Tables<'a> {
         }
         let mut pixel = thread::thread_idx_x();
         while pixel < S::TILE.pixels() {
-            let place = PixelPlace::of(g, S::TILE, pixel);
+            let place = PixelCoord::of(g, S::TILE, pixel);
             self.bases.store(pixel, place.base);
             self.pixels.store(pixel, place.coordinates);
             self.positions.store(pixel, place.position);
@@ -290,7 +290,7 @@ pub(super) unsafe fn offset<F: Format>(
 }
 
 /// The positions of a pixel of a tile.
-pub(super) struct PixelPlace {
+pub(super) struct PixelCoord {
     /// The byte offset of the pixel's first K-vector in the halo tile.
     base: u32,
     /// The packed coordinates in the tile.
@@ -300,7 +300,7 @@ pub(super) struct PixelPlace {
     pub(super) position: u32,
 }
 
-impl PixelPlace {
+impl PixelCoord {
     #[inline(always)]
     pub(super) unsafe fn of(g: &ImplicitGemmGeometry, tile: GemmTile, pixel: u32) -> Self {
         let conv = &g.conv;

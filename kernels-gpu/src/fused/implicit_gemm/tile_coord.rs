@@ -7,9 +7,9 @@ use super::tile::TileShape;
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
-/// Pixels that a block computes: a tile of one sample.
+/// The coordinates of a tile of pixels: its sample and its first pixel.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct TileCoord {
     pub(super) sample: u32,
     /// The index of the tile in its sample.
     pub(super) tile: u32,
@@ -19,8 +19,8 @@ pub(super) struct Place {
     pub(super) q: u32,
 }
 
-impl Place {
-    /// Returns the place of tile `work_tile`, counted over all samples.
+impl TileCoord {
+    /// Returns the coordinates of tile `work_tile`, counted over all samples.
     #[inline(always)]
     pub(super) unsafe fn of(work_tile: u32, g: &ImplicitGemmGeometry) -> Self {
         let (sample, tile) = div_rem(work_tile, g.pixel_tiles());
@@ -35,7 +35,7 @@ impl Place {
         }
     }
 
-    /// Stores the place in entry `entry` of the table of tiles, next to the filters.
+    /// Stores the coordinates in entry `entry` of the table of tiles, next to the filters.
     #[inline(always)]
     pub(super) unsafe fn store(&self, tiles: Shared<u32>, entry: u32) {
         let at = entry * TILE_WORDS;
@@ -75,11 +75,11 @@ impl FilterSet {
 
 /// Loads the block's tile from an entry of the table of tiles. The tile is uniform over the block and the
 /// mainloop does not need it, so keeping it in shared memory saves registers.
-pub(super) unsafe fn load_tile(tiles: Shared<u32>, entry: u32) -> (Place, FilterSet) {
+pub(super) unsafe fn load_tile(tiles: Shared<u32>, entry: u32) -> (TileCoord, FilterSet) {
     let at = entry * TILE_WORDS;
     let [sample, tile, z, p] = tiles.load_vec::<4>(at);
     let [first_channel, count] = tiles.load_vec::<2>(at + 6);
-    let place = Place {
+    let place = TileCoord {
         sample,
         tile,
         z,

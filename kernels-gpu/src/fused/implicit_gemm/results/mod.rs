@@ -12,9 +12,9 @@ use launch_config::implicit_gemm::{
 
 use super::fixup::WithoutNorm;
 use super::format::Format;
-use super::place::{FilterSet, Place, load_tile};
 use super::tables::to_word;
 use super::tile::{MAX_PIXEL_OCTETS, Sums, TileShape};
+use super::tile_coord::{FilterSet, TileCoord, load_tile};
 use crate::parts::moments::stored;
 use crate::parts::unroll::unroll;
 
@@ -87,7 +87,7 @@ pub(super) fn in_order(descale: f32, input_descale: f32) -> [f32; 2] {
 /// Returns the last coordinates of the tile at `place` within the output, with the bit above each set.
 /// Subtracting a pixel's packed coordinates keeps this bit for each coordinate within the output.
 #[inline(always)]
-pub(super) fn limits(g: &ImplicitGemmGeometry, place: &Place) -> u32 {
+pub(super) fn limits(g: &ImplicitGemmGeometry, place: &TileCoord) -> u32 {
     let conv = &g.conv;
     // An unused pixel has coordinates beyond any tile's.
     let last = |extent: u32, first: u32, tile: u32| (extent - first).min(tile) - 1;
@@ -101,7 +101,7 @@ pub(super) fn limits(g: &ImplicitGemmGeometry, place: &Place) -> u32 {
 
 /// Whether all pixels of the tile at `place` are within the output.
 #[inline(always)]
-pub(super) fn is_within(g: &ImplicitGemmGeometry, place: &Place) -> bool {
+pub(super) fn is_within(g: &ImplicitGemmGeometry, place: &TileCoord) -> bool {
     let conv = &g.conv;
     place.z + g.tile_d <= conv.z && place.p + g.tile_h <= conv.p && place.q + g.tile_w <= conv.q
 }
@@ -200,7 +200,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
 
     /// Returns the plane of the first filter in a tensor of `(n, k, ..)`.
     #[inline(always)]
-    pub(super) fn first_plane(&self, place: &Place, filters: &FilterSet) -> usize {
+    pub(super) fn first_plane(&self, place: &TileCoord, filters: &FilterSet) -> usize {
         place.sample as usize * self.g.conv.output_channels() as usize
             + filters.first_channel as usize
     }
@@ -271,7 +271,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
 
     /// Whether every pixel of the tile is in the output.
     #[inline(always)]
-    fn is_whole(&self, place: &Place) -> bool {
+    fn is_whole(&self, place: &TileCoord) -> bool {
         self.g.tile_pixels() == S::TILE.pixels() && is_within(&self.g, place)
     }
 

@@ -5,8 +5,8 @@ use cuda_std::{math, warp};
 use launch_config::norm::COUNTED_ELEMENTS;
 
 use super::super::format::Format;
-use super::super::place::{FilterSet, Place};
 use super::super::tile::{Sums, TileShape};
+use super::super::tile_coord::{FilterSet, TileCoord};
 use super::{Results, is_inside, limits};
 use crate::parts::lanes::sum_of_quad;
 use crate::parts::moments::Moments;
@@ -156,7 +156,7 @@ impl Inside {
 impl<F: Format, S: TileShape> Results<'_, F, S> {
     /// Stores the moments of the warp's pixels in shared memory.
     #[inline(always)]
-    pub(super) unsafe fn take_moments(&self, sums: &Sums, place: &Place) {
+    pub(super) unsafe fn take_moments(&self, sums: &Sums, place: &TileCoord) {
         let octets = S::TILE.pixel_octets;
         if self.is_whole(place) {
             self.take_moments_of(sums, &Inside::all(octets));
@@ -190,7 +190,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
 
     /// Combines the moments of the warps, and writes the tile's moments.
     #[inline(always)]
-    pub(super) unsafe fn write_moments(&self, place: &Place, filters: &FilterSet) {
+    pub(super) unsafe fn write_moments(&self, place: &TileCoord, filters: &FilterSet) {
         let g = &self.g;
         let filter = self.thread;
         if filter < filters.count {

@@ -7,8 +7,8 @@ use launch_config::implicit_gemm::{BLOCK_THREADS, K_VECTOR_WORDS, M32N128, M64N1
 
 use super::super::fixup::{Written, judged};
 use super::super::format::Format;
-use super::super::place::{FilterSet, Place};
 use super::super::tile::TileShape;
+use super::super::tile_coord::{FilterSet, TileCoord};
 use super::{Results, is_inside, limits};
 use crate::parts::unroll::unroll;
 
@@ -23,7 +23,7 @@ const NOWHERE: u32 = u32::MAX;
 impl<F: Format, S: TileShape> Results<'_, F, S> {
     /// Writes the values without pooling.
     #[inline(always)]
-    pub(super) unsafe fn write_rows(&self, place: &Place, filters: &FilterSet) {
+    pub(super) unsafe fn write_rows(&self, place: &TileCoord, filters: &FilterSet) {
         let (g, conv) = (&self.g, &self.g.conv);
         // Whether each aligned pair of pixels is contiguous in the output.
         let in_pairs = g.neighbours().is_multiple_of(2);
@@ -58,7 +58,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
     #[inline(always)]
     unsafe fn write_rows_of<const TOGETHER: u32>(
         &self,
-        place: &Place,
+        place: &TileCoord,
         filters: &FilterSet,
     ) -> bool {
         let (g, conv) = (&self.g, &self.g.conv);

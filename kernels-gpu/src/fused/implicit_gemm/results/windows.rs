@@ -5,9 +5,9 @@ use cuda_std::global::GlobalMut;
 use launch_config::implicit_gemm::BLOCK_THREADS;
 
 use super::super::format::Format;
-use super::super::place::{FilterSet, Place};
 use super::super::tables::from_word;
 use super::super::tile::TileShape;
+use super::super::tile_coord::{FilterSet, TileCoord};
 use super::Results;
 use crate::parts::extrema::{is_reversed, largest_of_square, largest_of_window};
 use crate::parts::index::div_rem;
@@ -27,7 +27,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
 
     /// Writes, for each whole window, the value that will be the largest after norm and scale.
     #[inline(always)]
-    pub(super) unsafe fn write_windows(&self, place: &Place, filters: &FilterSet) {
+    pub(super) unsafe fn write_windows(&self, place: &TileCoord, filters: &FilterSet) {
         let (values, pitch) = (self.tile, self.g.tile_pitch);
         // The usual windows are unrolled.
         macro_rules! square {
@@ -60,7 +60,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
     #[inline(always)]
     unsafe fn write_windows_of(
         &self,
-        place: &Place,
+        place: &TileCoord,
         filters: &FilterSet,
         largest: impl Fn(u32) -> f32,
     ) {

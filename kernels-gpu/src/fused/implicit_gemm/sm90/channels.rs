@@ -30,7 +30,7 @@ pub(super) unsafe fn load_channels<F: Format, E: TileEpilogue>(
     while filter < memory.mainloop.tiles * WARP_SPECIALIZED.filters() {
         // Results of filters beyond the last one are not written.
         let mut of_channel = [0.0, 1.0, 0.0, 0.0];
-        let made = work.made_by(filter);
+        let made = work.output_channels(filter);
         if made.filters > 0 {
             let channel = made.channel as usize;
             if conv.bias.is_present() {

@@ -10,8 +10,8 @@ use launch_config::implicit_gemm::{
 };
 
 use super::super::format::Format;
-use super::super::place::Place;
 use super::super::tables::{may_convert_in_producer, span_shift};
+use super::super::tile_coord::TileCoord;
 use super::cluster_reduce;
 use super::format::{Operands, WarpSpecializedFormat};
 use super::results::{HALF_SUMS, Output, Results};
@@ -163,7 +163,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
         if ping_pong == 1 {
             // The phase of parity 1 of a new barrier counts as over, so the first warpgroup begins.
             let warpgroup = warpgroup();
-            memory.may_begin(warpgroup).wait(parity ^ 1 ^ warpgroup);
+            memory.order_barrier(warpgroup).wait(parity ^ 1 ^ warpgroup);
         }
         let layout = layout::<F, SUMS>(g, parts);
         // The MMA batch from step `step` of the K block on, of filters and pixels that begin at these units.
@@ -242,14 +242,14 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
         }
         if ping_pong == 1 {
             // The warp has waited for all stages of its tile; the next stages belong to the other warpgroup.
-            release(memory.may_begin(1 - warpgroup()));
+            release(memory.order_barrier(1 - warpgroup()));
             halo = halo.skip(memory.mainloop.halo_skip, &halo_pipeline);
             filters = filters.skip(memory.mainloop.filter_skip, &filter_pipeline);
         }
         let more = rounds.work_tile(round + 1) < g.work_tiles() as u32;
         // Divisions and a load, while the last MMA batch runs.
-        let place = Place::of(rounds.work_tile(round), g);
-        let place = Place {
+        let place = TileCoord::of(rounds.work_tile(round), g);
+        let place = TileCoord {
             sample: opaque::to_compiler(place.sample),
             tile: 0,
             z: opaque::to_compiler(place.z),
@@ -266,7 +266,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
             || cluster_reduce::is_owner(g, memory.mainloop, memory.format, parity, more, &mut sums);
         if is_mine {
             // Computed here, to save a register during the reduction.
-            let place = Place {
+            let place = TileCoord {
                 tile: rounds.work_tile(round) - place.sample * g.pixel_tiles(),
                 ..place
             };

@@ -10,7 +10,7 @@ use launch_config::implicit_gemm::{
     ImplicitGemmGeometry, K_VECTOR_WORDS, OperandFormat, WARP_SPECIALIZED,
 };
 
-use super::super::tables::{PixelPlace, has_nhwc_tile, offset, rounds, source, span_shift};
+use super::super::tables::{PixelCoord, has_nhwc_tile, offset, rounds, source, span_shift};
 use super::format::WarpSpecializedFormat;
 use super::{WARPGROUP_WARPS, nhwc_tile};
 use crate::parts::index::div_rem;
@@ -74,10 +74,10 @@ impl Memory {
         }
     }
 
-    /// The barrier at which `warpgroup` waits before its next tile in the ping-pong schedule. The other
-    /// warpgroup arrives when it waits for no more stages.
+    /// Returns the order barrier at which `warpgroup` waits before its next tile in the ping-pong schedule.
+    /// The other warpgroup arrives when it waits for no more stages.
     #[inline(always)]
-    pub(super) fn may_begin(&self, warpgroup: u32) -> Barrier {
+    pub(super) fn order_barrier(&self, warpgroup: u32) -> Barrier {
         let stages = 2 * (self.mainloop.halos + self.mainloop.filters);
         Barrier::at(self.barriers, stages + warpgroup)
     }
@@ -117,8 +117,8 @@ impl Memory {
                 self.init_exchange();
             }
             if self.mainloop.schedule.is_ping_pong() {
-                self.may_begin(0).init(WARPGROUP_WARPS);
-                self.may_begin(1).init(WARPGROUP_WARPS);
+                self.order_barrier(0).init(WARPGROUP_WARPS);
+                self.order_barrier(1).init(WARPGROUP_WARPS);
             }
         }
         let mut entry = thread;
@@ -129,7 +129,7 @@ impl Memory {
         }
         let mut pixel = thread;
         while pixel < WARP_SPECIALIZED.pixels() {
-            let place = PixelPlace::of(g, WARP_SPECIALIZED, pixel);
+            let place = PixelCoord::of(g, WARP_SPECIALIZED, pixel);
             self.pixels.store(pixel, place.coordinates);
             self.positions.store(pixel, place.position);
             pixel += BLOCK_THREADS;

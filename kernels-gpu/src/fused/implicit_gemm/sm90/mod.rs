@@ -112,7 +112,7 @@ use results::Output;
 use share::{Halves, Share, Whole};
 use staged_f32::{HALVES_VECTORS, Scales, VECTORS};
 use tile_epilogue::{Stored, StoredNhwc, TileEpilogue, WithMoments};
-use work::{Made, WARPGROUP_WARPS, Work, rank, share_of, which_output};
+use work::{OutputChannels, WARPGROUP_WARPS, Work, rank, share_of, which_output};
 
 /// Registers of a consumer thread and of a producer thread (`setmaxnreg`). All threads together have the
 /// registers of a new block.

@@ -16,8 +16,8 @@ use launch_config::implicit_gemm::{
     ImplicitGemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, STAGED_TILE_WORDS,
 };
 
-use super::super::place::Place;
 use super::super::tables::{OCTET_PIXELS, k_block_place};
+use super::super::tile_coord::TileCoord;
 use super::{Memory, PipelineState, Work};
 use crate::parts::index::div_rem;
 
@@ -55,7 +55,7 @@ pub(super) unsafe fn load_halos(work: &Work<'_>, memory: &Memory, map: &TensorMa
     let mut state = PipelineState::FIRST;
     let mut work_tile = work.first_work_tile;
     while work_tile < g.work_tiles() as u32 {
-        let place = Place::of(work_tile, g);
+        let place = TileCoord::of(work_tile, g);
         let [mut k_block, end_k_block] = work.k_blocks();
         while k_block < end_k_block {
             let start = start_of(work, &place, k_block, 1);
@@ -92,7 +92,7 @@ pub(super) fn coordinates(start: [i32; 5], from: [u32; 4]) -> [i32; 5] {
 #[inline(always)]
 pub(super) unsafe fn start_of(
     work: &Work<'_>,
-    place: &Place,
+    place: &TileCoord,
     k_block: u32,
     width: u32,
 ) -> [i32; 5] {

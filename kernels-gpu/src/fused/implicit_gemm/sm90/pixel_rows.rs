@@ -16,8 +16,8 @@ use launch_config::implicit_gemm::{RoundedEpilogue, RoundedFunction};
 
 use super::super::fixup::Rounded;
 use super::super::format::Format;
-use super::super::place::Place;
 use super::super::results::is_inside;
+use super::super::tile_coord::TileCoord;
 use super::results::{HALF_OCTETS, NO_PIXELS, Results};
 use super::shared_rows::Rows;
 use super::tile_epilogue::StoredNhwc;
@@ -105,7 +105,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, StoredNhwc> {
     unsafe fn places(&self, first: u32) -> Places<'_, F, SUMS> {
         // Recomputed for each half; kept values derived from these would take too many registers.
         let lane = opaque::to_compiler(self.lane);
-        let place = Place {
+        let place = TileCoord {
             sample: opaque::to_compiler(self.place.sample),
             p: opaque::to_compiler(self.place.p),
             ..*self.place

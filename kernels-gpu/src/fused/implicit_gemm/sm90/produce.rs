@@ -12,8 +12,8 @@ use launch_config::implicit_gemm::{
     K_VECTOR_VALUES, K_VECTOR_WORDS, MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, WARP_SPECIALIZED,
 };
 
-use super::super::place::Place;
 use super::super::tables::k_block_place;
+use super::super::tile_coord::TileCoord;
 use super::{Memory, PipelineState, Work};
 use crate::parts::unroll::unroll;
 
@@ -155,7 +155,7 @@ pub(super) unsafe fn load_halos(
     let mut others = first;
     let mut work_tile = work.first_work_tile;
     while work_tile < g.work_tiles() as u32 {
-        let place = Place::of(work_tile, g);
+        let place = TileCoord::of(work_tile, g);
         let [mut k_block, end_k_block] = work.k_blocks();
         while k_block < end_k_block {
             if others == 0 {
@@ -184,7 +184,7 @@ unsafe fn start_halo(
     work: &Work<'_>,
     memory: &Memory,
     reformatted: Global<u32>,
-    place: &Place,
+    place: &TileCoord,
     k_block: u32,
     state: PipelineState,
 ) {

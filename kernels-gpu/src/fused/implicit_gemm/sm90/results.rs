@@ -16,12 +16,12 @@ use launch_config::norm::COUNTED_ELEMENTS;
 
 use super::super::fixup::{WithoutNorm, Written};
 use super::super::format::Format;
-use super::super::place::Place;
 use super::super::results::moments::Inside;
 use super::super::results::{BEYOND, is_inside, is_within, limits};
+use super::super::tile_coord::TileCoord;
 use super::shared_rows::Rows;
 use super::staged_f32::Scales;
-use super::{Made, Memory, TileEpilogue, Work, share_of, which_output};
+use super::{Memory, OutputChannels, TileEpilogue, Work, share_of, which_output};
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
@@ -86,7 +86,7 @@ pub(super) struct Results<'a, F: Format, const SUMS: usize, E: TileEpilogue> {
     pub(super) memory: Memory,
     pub(super) output: &'a Output<'a, F, E>,
     pub(super) g: ImplicitGemmGeometry,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a TileCoord,
     pub(super) first_half: u32,
     pub(super) lane: u32,
     /// The warp's first filter among those of the block, and its channel.
@@ -116,7 +116,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         work: &Work<'_>,
         mainloop: MainloopConfig,
         output: &'a Output<'a, F, E>,
-        place: &'a Place,
+        place: &'a TileCoord,
     ) -> Self {
         // Recomputed here; kept values derived from it would take registers during the mainloop.
         let thread = opaque::to_compiler(thread::thread_idx_x());
@@ -138,9 +138,9 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         let warp = thread / WARP_THREADS;
         let (filter, first_half) =
             share_of(warp, opaque::to_compiler(mainloop.tiles), SUMS == HALF_SUMS);
-        let Made {
+        let OutputChannels {
             channel, filters, ..
-        } = work.made_by(filter);
+        } = work.output_channels(filter);
         let memory = Memory::of(&g, mainloop, F::OPERANDS);
         let words = (memory.results).slice(warp * WRITTEN_WORDS, WRITTEN_WORDS);
         let mut results = Self {

@@ -26,8 +26,8 @@ use launch_config::implicit_gemm::{
 };
 
 use super::super::format::Format;
-use super::super::place::Place;
 use super::super::reformat::{OPTIMISTIC_DESCALE, magnitude};
+use super::super::tile_coord::TileCoord;
 use super::nhwc_tile::{coordinates, start_of};
 use super::{Memory, PipelineState, Work};
 use crate::parts::index::div_rem;
@@ -179,7 +179,7 @@ impl<'a> Copies<'a> {
     #[inline(always)]
     unsafe fn from_first(work: &'a Work<'a>, warp: u32) -> Self {
         let next = StagedTileState::first(work, warp);
-        let place = Place::of(next.work_tile, work.g);
+        let place = TileCoord::of(next.work_tile, work.g);
         let start = start_of(work, &place, next.k_block, STAGED_WIDTH);
         Self { work, next, start }
     }
@@ -201,7 +201,7 @@ impl<'a> Copies<'a> {
             copy_box(to, map, coordinates(self.start, from), staged_full);
         }
         if self.next.advance(work) {
-            let place = Place::of(self.next.work_tile, work.g);
+            let place = TileCoord::of(self.next.work_tile, work.g);
             self.start = start_of(work, &place, self.next.k_block, STAGED_WIDTH);
         }
     }

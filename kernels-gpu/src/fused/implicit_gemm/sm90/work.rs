@@ -49,12 +49,12 @@ impl<'a> Work<'a> {
     /// Returns the output channels of a warp's filters. `filter` is the first of them among the block's
     /// filters.
     #[inline(always)]
-    pub(super) fn made_by(&self, filter: u32) -> Made {
+    pub(super) fn output_channels(&self, filter: u32) -> OutputChannels {
         let of_all = self.g.conv.group_k;
         let output = which_output(self.g, filter);
         let of_group =
             self.filter_tile * WARP_SPECIALIZED.filters() + filter - output * HALF_FILTERS;
-        Made {
+        OutputChannels {
             channel: self.group * of_all + of_group,
             filters: of_all.saturating_sub(of_group).min(WARP_FILTERS),
         }
@@ -71,7 +71,7 @@ impl<'a> Work<'a> {
 
 /// The output channels of a warp's filters.
 #[derive(Clone, Copy)]
-pub(super) struct Made {
+pub(super) struct OutputChannels {
     /// The first output channel.
     pub(super) channel: u32,
     /// The number of output channels.
