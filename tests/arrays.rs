@@ -67,7 +67,7 @@ fn every_way<T: Element>(backend: Backend) -> Outcome {
         model.forward_pinned(&pinned_x, &mut pinned_y, &options)?;
         assert_eq!(pinned_y.view()?.mapv(T::to_f32), wanted);
     }
-    // The kept ring of buffers serves a second array without mixing values.
+    // The kept pipeline serves a second array without mixing values.
     let x = data::signed(2, IxDyn(&input(backend)));
     let wanted = in_one_run(&model, &x)?;
     assert_eq!(model.forward_array(&x)?, wanted);

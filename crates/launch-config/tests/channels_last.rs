@@ -38,7 +38,7 @@ fn plain() -> ConvGeometry {
 fn strides_are_counted_in_k_vectors() {
     let conv = plain();
     let channels_last = config(&conv).channels_last(nhwc_strides(&conv, 64), &HOPPER);
-    let k_vectors = channels_last.expect("cells").geometry.k_vectors;
+    let k_vectors = channels_last.expect("an NHWC halo tile").geometry.k_vectors;
     let expected = KVectorStrides {
         sample: 20 * 30 * 8,
         slice: 0,
@@ -53,7 +53,7 @@ fn strides_are_counted_in_k_vectors() {
     assert_eq!(k_vectors.all_k_vectors(&conv), 2 * 20 * 30 * 8);
     // Pixels with a gap behind each but the last one.
     let channels_last = config(&conv).channels_last(nhwc_strides(&conv, 80), &HOPPER);
-    let k_vectors = channels_last.expect("cells").geometry.k_vectors;
+    let k_vectors = channels_last.expect("an NHWC halo tile").geometry.k_vectors;
     assert_eq!(k_vectors.all_k_vectors(&conv), 2 * 20 * 30 * 10 - 2);
 }
 
@@ -157,8 +157,10 @@ fn lines_are_long_where_they_leave_filters_enough_stages() {
         let config = GemmConfig::new(&conv, None, OperandFormat::STORED, &HOPPER, None);
         let config = config.expect("a config");
         let channels_last = config.channels_last(nhwc_strides(&conv, c as i64), &HOPPER);
-        let channels_last = channels_last.expect("cells");
-        let mainloop = channels_last.mainloop_config(&HOPPER).expect("slots");
+        let channels_last = channels_last.expect("an NHWC halo tile");
+        let mainloop = channels_last
+            .mainloop_config(&HOPPER)
+            .expect("pipeline stages");
         (
             channels_last.geometry.k_vectors.span_k_vectors,
             mainloop.residency,
@@ -192,7 +194,9 @@ fn nothing_that_decides_about_bits_changes() {
     ] {
         let reformatted = config(&conv);
         let strides = nhwc_strides(&conv, conv.input_channels().into());
-        let channels_last = reformatted.channels_last(strides, &HOPPER).expect("cells");
+        let channels_last = reformatted
+            .channels_last(strides, &HOPPER)
+            .expect("an NHWC halo tile");
         let as_nhwc = reformatted.reformatted_to_nhwc(&HOPPER);
         assert_eq!(as_nhwc.is_some(), planes > 1);
         for with_nhwc_tile in [Some(channels_last), as_nhwc].into_iter().flatten() {
@@ -248,7 +252,9 @@ fn f32_is_rounded_on_its_way_where_that_pays() {
         let config = GemmConfig::with_tile(&conv, None, format, &HOPPER, WARP_SPECIALIZED)
             .expect("a config");
         let strides = nhwc_strides(&conv, conv.input_channels().into());
-        let channels_last = config.channels_last(strides, &HOPPER).expect("cells");
+        let channels_last = config
+            .channels_last(strides, &HOPPER)
+            .expect("an NHWC halo tile");
         assert_eq!(channels_last.pays_channels_last(&HOPPER), pays, "{conv:?}");
         let g = &channels_last.geometry;
         // Staged tiles divide a box into whole rows.
@@ -257,7 +263,7 @@ fn f32_is_rounded_on_its_way_where_that_pays() {
         assert!(along_second == second || along_third == 1);
         let counts = [second.div_ceil(along_second), third.div_ceil(along_third)];
         assert_eq!(g.staged_tiles.counts, counts);
-        let mainloop = channels_last.mainloop_config(&HOPPER).expect("rings");
+        let mainloop = channels_last.mainloop_config(&HOPPER).expect("pipelines");
         assert!([2, 3].contains(&mainloop.staged) && (mainloop.staged == 2 || mainloop.halos == 2));
         let layout = g.warp_specialized_layout(format, mainloop);
         assert_eq!(mainloop.staged_at, layout.staged);

@@ -108,7 +108,7 @@ fn lies_apart(config: &GemmConfig, mainloop: MainloopConfig, shared_bytes: u32) 
             128,
         ),
         (
-            "patches",
+            "halo tiles",
             at.halos,
             mainloop.halos * g.k_block_bytes(parts),
             128,
@@ -158,7 +158,9 @@ fn shared_memory_holds_all_parts_side_by_side_and_two_stages_of_each_pipeline() 
                     min[1] = min[1].min(mainloop.filters);
                 }
             }
-            let mainloop = config.mainloop_config(&device).expect("a config has rings");
+            let mainloop = config
+                .mainloop_config(&device)
+                .expect("a config has pipelines");
             let layout = g.warp_specialized_layout(format, mainloop);
             assert_eq!(config.shared_bytes(&device), layout.end);
         }
@@ -254,7 +256,7 @@ fn warpgroups_ping_pong_with_resident_filters_or_few_loads() {
             (streamed, ping_pong),
         ),
         (
-            "large patches",
+            "large halo tiles",
             volume(2, [32, 64], 64, 2),
             stored,
             (streamed, cooperative),
@@ -312,7 +314,9 @@ fn blocks_of_one_tile_and_of_two_have_the_same_geometry_and_moments() {
                     let parts = HALVES * geometry.pixel_tiles();
                     assert_eq!(config.moment_parts(), parts);
                     assert_eq!(config.filter_words(), first.filter_words());
-                    let mainloop = config.mainloop_config(&device).expect("a config has rings");
+                    let mainloop = config
+                        .mainloop_config(&device)
+                        .expect("a config has pipelines");
                     seen[mainloop.tiles as usize - 1] = true;
                     if format.parts > 1 {
                         assert_eq!(mainloop.tiles, 1, "split sums leave registers for one");
@@ -332,7 +336,9 @@ fn blocks_are_of_whole_sets_and_do_every_tile() {
                 continue;
             };
             let g = &config.geometry;
-            let mainloop = config.mainloop_config(&device).expect("a config has rings");
+            let mainloop = config
+                .mainloop_config(&device)
+                .expect("a config has pipelines");
             let sets = g.warp_specialized_sets(mainloop.tiles);
             assert!(sets * mainloop.tiles >= g.conv.groups * g.filter_tiles);
             let shape = config.shape(&device).expect("a launch");

@@ -233,7 +233,9 @@ fn check<F: Operand>(run: &Run, what: &str, conv: &Convolution, config: &GemmCon
     let strides = strides(&conv.geometry);
     let x = laid_out::<F::Stored>(run, &conv.case.x, strides)?;
     for device in devices {
-        let channels_last = config.channels_last(strides, device).expect("cells");
+        let channels_last = config
+            .channels_last(strides, device)
+            .expect("an NHWC halo tile");
         same("unpacked", multiply(&channels_last, device, &operands, &x)?)?;
     }
     Ok(())

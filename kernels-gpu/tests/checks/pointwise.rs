@@ -9,7 +9,7 @@ use super::super::kernels::pointwise::{POINTWISE, POINTWISE_KEPT, POINTWISE_RESI
 use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, case, compare, expected, label, rounded_once, stored};
 
-/// A list of layers: functions, at most one residual, and arithmetic with what an earlier layer gives.
+/// A list of layers: functions, at most one residual, and arithmetic with the output of an earlier layer.
 pub(super) fn list(layers: &[Layer]) -> OperandList {
     let (mut steps, mut list) = (Vec::new(), OperandList::EMPTY);
     for (number, layer) in layers.iter().enumerate() {

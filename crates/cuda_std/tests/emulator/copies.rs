@@ -56,7 +56,7 @@ unsafe fn pipeline(x: *const f32, y: *mut f32, lax: bool, barrier: bool) {
 }
 
 #[test]
-fn a_pipelined_ring_needs_its_waits_and_barriers() {
+fn a_pipeline_needs_its_waits_and_barriers() {
     let device = Device::new();
     let (x, y) = (upload(&device, &[1.0_f32; 640]), device.alloc(128).unwrap());
     let arguments = |lax, barrier| (x.ptr::<f32>().cast_const(), y.ptr(), lax, barrier);

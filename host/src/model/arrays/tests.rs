@@ -105,7 +105,7 @@ fn chunks_make_the_same_bits(device: &Device, dtype: DType) {
 }
 
 #[test]
-fn a_ring_is_used_again_for_the_same_options_alone() {
+fn a_pipeline_is_used_again_for_the_same_options_alone() {
     let model = model(&Device::emulator(), DType::F32);
     let x = data::signed(1, SHAPE).into_dyn();
     let cut = small(sample_bytes(&model));
