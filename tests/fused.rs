@@ -74,9 +74,8 @@ fn fusions() -> [(&'static str, Vec<Vec<Layer>>); 7] {
         vec![norm, scale(), pool(), clamp()]
     });
     let reductions = |before: &[Layer]| {
-        // No fusion contains a logarithm of sums.
         let operations = ReductionOp::ALL.iter();
-        let operations = operations.filter(|&&operation| operation != ReductionOp::LogSumExp);
+        let operations = operations.filter(|&&operation| operation.is_fusible());
         let reductions = operations.map(|&operation| ReductionSpec::new(operation, &[1]));
         let with = |last: ReductionSpec| [before, &[last.into()]].concat();
         reductions.map(with).collect::<Vec<_>>()

@@ -1,6 +1,6 @@
 //! Reductions over any axes but the batch.
 //!
-//! A new operation is a line of `operations!` and an arm of each of [`ReductionOp`]'s methods.
+//! A new operation is a line of `operations!` and an arm of [`ReductionOp`]'s methods.
 
 #[cfg(feature = "graph")]
 mod layer;
@@ -75,12 +75,42 @@ impl ReductionOp {
         }
     }
 
-    /// Returns the operation for partial results: the sum for a mean, whose divisor belongs to the last step.
+    /// Returns the operation of a step that others follow: the sum for a mean, whose divisor belongs to the
+    /// last step.
     #[must_use]
     pub const fn partial(self) -> Self {
         match self {
             Self::Mean => Self::Sum,
             other => other,
+        }
+    }
+
+    /// Returns the operation that combines partial results, and applies what the last step applies: the
+    /// divisor of a mean, for example. An operation that transforms the values differs from it.
+    #[must_use]
+    pub const fn combination(self) -> Self {
+        self
+    }
+
+    /// Returns the operation of step `step` of a reduction in `steps` steps. The first one reads the values,
+    /// and each further one the partial results of the step before.
+    #[must_use]
+    pub const fn of_step(self, step: usize, steps: usize) -> Self {
+        let operation = if step == 0 { self } else { self.combination() };
+        if step + 1 < steps {
+            operation.partial()
+        } else {
+            operation
+        }
+    }
+
+    /// Whether kernels of convolutions and of norms have the operation in their epilogues. Its state must be
+    /// one value, and its partial results must be combined by the operation itself.
+    #[must_use]
+    pub const fn is_fusible(self) -> bool {
+        match self {
+            Self::Max | Self::Min | Self::Sum | Self::Mean => true,
+            Self::LogSumExp => false,
         }
     }
 }
@@ -291,7 +321,6 @@ impl Grouped {
 /// Returns the passes over the first `len` groups of `n` samples. Each group has the number of elements
 /// before it and its own; `behind` elements follow the last one. The largest group comes first, because it
 /// leaves the fewest elements to the later passes.
-/// least to the next.
 fn passes(
     n: usize,
     mut groups: [[usize; 2]; MAX_PASSES],

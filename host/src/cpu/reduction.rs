@@ -14,11 +14,12 @@ const TASK_POSITIONS: usize = 1 << 12;
 /// Reduces the sample `x` to `y`, one group of axes at a time.
 pub(super) fn reduce_sample(x: &[f32], y: &mut [f32], problem: &ReductionProblem) -> Result<()> {
     let (last, first) = problem.passes().split_last().expect("a pass at least");
+    let steps = first.len() + 1;
     let mut between: Option<Vec<f32>> = None;
-    for pass in first {
+    for (step, pass) in first.iter().enumerate() {
         let x = between.as_deref().unwrap_or(x);
         let mut y = zeroed(x.len() / pass.reduced)?;
-        let operation = problem.operation.partial();
+        let operation = problem.operation.of_step(step, steps);
         reduce(
             x,
             &mut y,
@@ -32,7 +33,7 @@ pub(super) fn reduce_sample(x: &[f32], y: &mut [f32], problem: &ReductionProblem
     reduce(
         x,
         y,
-        problem.operation,
+        problem.operation.of_step(steps - 1, steps),
         [last.reduced, last.inner],
         problem.count,
     );

@@ -196,13 +196,9 @@ impl Steps {
 
     /// Plans the launches.
     pub(crate) fn plan(&self, plan: &mut LaunchPlan) -> Result<()> {
-        let last = self.steps.len() - 1;
         for (at, step) in self.steps.iter().enumerate() {
             let dtype = if at == 0 { self.dtype } else { DType::F32 };
-            let operation = match at == last {
-                true => self.operation,
-                false => self.operation.partial(),
-            };
+            let operation = self.operation.of_step(at, self.steps.len());
             let labels = [operation.name().into(), dtype.label()];
             match step {
                 Step::Rows(rows) => plan.launch(&ROW_REDUCTION, &labels, rows.shape())?,

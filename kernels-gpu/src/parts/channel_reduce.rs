@@ -193,7 +193,7 @@ pub(crate) unsafe fn channel_reduce_block<O: ReductionOperation, T: Storage, M: 
         while other < BLOCK_THREADS {
             let theirs = scratch.load_vec::<POSITIONS_PER_THREAD>(other * VECTOR);
             unroll!(4, |i| {
-                results[i] = O::and_value(results[i], theirs[i]);
+                results[i] = O::and_partial(results[i], theirs[i]);
             });
             other += g.lanes;
         }

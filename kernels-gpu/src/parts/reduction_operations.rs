@@ -27,6 +27,13 @@ pub(crate) trait ReductionOperation {
     /// One value that represents the state in a further step.
     fn partial(state: Self::State) -> f32;
 
+    /// Adds the partial result of other values to a state. An operation that transforms the values has its
+    /// own.
+    #[inline(always)]
+    fn and_partial(state: Self::State, partial: f32) -> Self::State {
+        Self::and_value(state, partial)
+    }
+
     /// The result; a mean divides by the divisor.
     #[inline(always)]
     fn finish(state: Self::State, _divisor: f32) -> f32 {

@@ -125,8 +125,7 @@ fn of_values<T: Storage>(run: &Run, operation: ReductionOp) -> Outcome {
             rounds::<f16>(run, &labels, (&x, &g(ElementType::F16)), &results)?;
             rounds::<bf16>(run, &labels, (&x, &g(ElementType::BF16)), &results)?;
         }
-        if operation == ReductionOp::LogSumExp {
-            // No fusion has this operation.
+        if !operation.is_fusible() {
             continue;
         }
 
@@ -168,7 +167,7 @@ fn rounds<T: Storage>(
 pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
     let operations = ReductionOp::ALL.iter().copied();
     operations
-        .filter(|&operation| operation != ReductionOp::LogSumExp)
+        .filter(|&operation| operation.is_fusible())
         .try_for_each(|operation| of_normed::<T>(run, operation))
 }
 

@@ -67,12 +67,12 @@ fn reduced<T: Storage>(
     if g.parts == 1 {
         return launch::<T, T>(run, operation, x, g);
     }
-    let parts = launch::<T, f32>(run, operation.partial(), x, g)?;
+    let parts = launch::<T, f32>(run, operation.of_step(0, 2), x, g)?;
     let of_parts = RowGeometry {
         divisor: g.divisor,
         ..RowGeometry::new(g.rows, g.parts)
     };
-    launch::<f32, T>(run, operation, &parts, of_parts)
+    launch::<f32, T>(run, operation.of_step(1, 2), &parts, of_parts)
 }
 
 /// Checks each operation, on rows with and without NaN and infinities, and on each row alone.

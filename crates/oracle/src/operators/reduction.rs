@@ -39,14 +39,15 @@ fn reduced(operation: ReductionOp, values: ArrayView1<'_, f64>) -> f64 {
     }
 }
 
-/// Applies the operation to `x`, axis by axis.
+/// Applies the operation to `x`, axis by axis. The axes behind the first one combine its results.
 fn of_axes(problem: &ReductionProblem, operation: ReductionOp, x: &ArrayD<f64>) -> ArrayD<f64> {
-    let mut y = x.clone();
+    let (mut y, mut operation) = (x.clone(), operation);
     for axis in problem.axes().rev() {
         y = y.map_axis(Axis(axis), |values| reduced(operation, values));
         if problem.keepdim {
             y = y.insert_axis(Axis(axis));
         }
+        operation = operation.combination();
     }
     y
 }

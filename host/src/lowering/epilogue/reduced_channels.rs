@@ -5,7 +5,7 @@ use op_spec::graph::{Epilogue, Pointwise, Reduction};
 
 use crate::lowering::region::Region;
 use crate::operators::reduction::OfChannels;
-use crate::spec::{ClampProblem, GroupNormProblem, ReductionOp};
+use crate::spec::{ClampProblem, GroupNormProblem};
 
 /// `reduce(clamp(norm(x * m)) * m)` over the channels with a norm of single channels; without the norm
 /// `reduce(clamp(x) * m)`.
@@ -29,11 +29,9 @@ impl ReducedChannels {
             return Err(refusal);
         };
         let reduction = OfChannels::new(reduction).ok_or(refusal)?;
-        let (ReductionOp::Max | ReductionOp::Min | ReductionOp::Sum | ReductionOp::Mean) =
-            reduction.operation()
-        else {
+        if !reduction.operation().is_fusible() {
             return Err(Refusal::Needs("max, min, sum or mean as the reduction"));
-        };
+        }
         let [(_, function), (behind, Pointwise::Scale(_))] = form.list[..] else {
             return Err(refusal);
         };

@@ -122,8 +122,8 @@ fn other_chains() {
         let rows = rows(&chain, &KernelBench79::INPUT, DType::F16, &H200, &options);
         let in_one_launch = operation == ReductionOp::Max;
         assert_eq!(rows == "one-launch-3d", in_one_launch, "{rows}");
-        // The epilogue of a log-sum-exp is a separate region.
-        let is_fused = !in_one_launch && operation != ReductionOp::LogSumExp;
+        // An operation that is not fusible is a separate region.
+        let is_fused = !in_one_launch && operation.is_fusible();
         assert_eq!(rows == "implicit-gemm", is_fused, "{rows}");
     }
     // The factor after the norm differs from the factor before it.
