@@ -133,7 +133,16 @@ fn stems(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// The texts of all Rust files and documents, by their paths relative to the root.
+/// Hidden folders with files of the project.
+const HIDDEN: [&str; 2] = [".cargo", ".ci"];
+
+/// Whether a file has lines of prose: comments of a language, or Markdown.
+fn has_prose(path: &Path) -> bool {
+    let extension = path.extension().and_then(|end| end.to_str());
+    matches!(extension, Some("rs" | "md" | "toml" | "sh" | "py")) || path.ends_with(".ci/run")
+}
+
+/// The texts of all files with prose, by their paths relative to the root.
 fn sources(root: &Path) -> Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
@@ -142,13 +151,11 @@ fn sources(root: &Path) -> Result<BTreeMap<String, String>> {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             // Skip the files of tools.
-            let is_left = name.starts_with('.') || name.starts_with("target") || name == "venv";
+            let is_hidden = name.starts_with('.') && !HIDDEN.contains(&&*name);
+            let is_left = is_hidden || name.starts_with("target") || name == "venv";
             if path.is_dir() && !is_left {
                 folders.push(path);
-            } else if path
-                .extension()
-                .is_some_and(|end| end == "rs" || end == "md")
-            {
+            } else if path.is_file() && has_prose(&path) {
                 let shown = path.strip_prefix(root)?.to_string_lossy();
                 found.insert(shown.replace('\\', "/"), fs::read_to_string(&path)?);
             }
@@ -176,12 +183,16 @@ fn long_prose(files: &BTreeMap<String, String>) -> Vec<String> {
         }
         let mut is_code = false;
         for (number, line) in (1..).zip(text.lines()) {
-            let comment = line.trim_start().strip_prefix("//");
-            let prose = match comment {
-                Some(comment) => comment.trim_start_matches(['/', '!']).trim(),
-                None if name.ends_with(".md") => line.trim(),
-                None => continue,
+            let line_start = line.trim_start();
+            let comment = match name.rsplit_once('.') {
+                Some((_, "md")) => Some(line_start),
+                Some((_, "rs")) => line_start.strip_prefix("//"),
+                _ => line_start.strip_prefix('#'),
             };
+            let Some(comment) = comment else {
+                continue;
+            };
+            let prose = comment.trim_start_matches(['/', '!', '#']).trim();
             if prose.starts_with("```") {
                 is_code = !is_code;
             }
@@ -235,6 +246,11 @@ mod tests {
             assert_eq!(faults("a.rs", &format!("\n{text}\n")), [expected]);
         }
         assert_eq!(faults("a.md", &long).len(), 1);
+        let comment = format!("# {long}");
+        for name in ["a.py", "a.sh", "a.toml", ".ci/run"] {
+            assert_eq!(faults(name, &comment).len(), 1, "{name}");
+            assert_eq!(faults(name, &format!("value = '{long}'")), [""; 0], "{name}");
+        }
         for text in [
             format!("let x = \"{long}\";"),
             format!("/// | {long} |"),
