@@ -166,7 +166,7 @@ pub(super) const TABLE: [Row; 10] = [
     },
     Row {
         name: "direct-nhwc",
-        implements: "in 16 bits from NHWC to NHWC: a convolution alone, of one group, input channels in whole vectors of eight, up to eight filters of together at most 6,144 values, at most 32 products of an input value, samples of 64 pixels and more",
+        implements: "in 16 bits from NHWC to NHWC: a convolution alone, of one group, input channels in whole vectors of eight, at most 8 filters, at most 6,144 filter values in all, at most 32 multiply-adds per input value, samples of 64 pixels and more",
         summary: "direct convolution of channels-last tensors on FMA units",
         can_implement: |row, region, form| {
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
@@ -180,7 +180,7 @@ pub(super) const TABLE: [Row; 10] = [
     },
     Row {
         name: "implicit-gemm",
-        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them (with exponentials, where that is faster than a launch of their own, or a partition asks for it), and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it; or, from NCHW to NCHW on `sm_90a`, with a pool of windows of 1, 2, 4 or 8 rows and columns side by side at the end, or a reduction over channels, space or both",
+        implements: "a convolution of any shape and attribute whose halo tile fits shared memory: (a) with a norm and what `tensor` does after a norm; (b) without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them (exponentials where that is faster than a launch of their own, or a partition asks for it); (c) in 16 bits to NHWC, as (b), or with silu or hardswish, a residual, and a clamp or leaky_relu behind it; (d) from NCHW to NCHW on `sm_90a`, as (b), and at the end a pool of adjacent windows of 1, 2, 4 or 8 rows and columns, or a reduction over channels, space or both",
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
         can_implement: |row, region, form| {
             let of = region.of;

@@ -51,9 +51,9 @@ pub struct Explanation {
     pub bytes: u64,
     /// Floating-point operations of the convolutions, two for each multiply-add.
     pub flop: u64,
-    /// A lower bound of the run time, in seconds, from the device's data sheet. It is the longest of three:
-    /// all bytes once through memory, the multiply-adds (three times as many for accurate f32), and 5 us for
-    /// a launch. `None` if the device's rates are unknown.
+    /// A lower bound of the run time by the roofline model, in seconds, from the device's data sheet. It is
+    /// the longest of three: all bytes once through memory, the multiply-adds (three times as many for
+    /// accurate f32), and 5 us for a launch. `None` if the device's rates are unknown.
     pub least_s: Option<f64>,
 }
 

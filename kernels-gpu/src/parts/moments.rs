@@ -4,7 +4,7 @@
 //! 1. A thread takes sixteen elements at a time: first their mean, then their squared deviations from it,
 //!    both while the elements are in registers.
 //! 2. Chan's formula [1] combines these groups, then threads, warps and blocks. It only ever subtracts means
-//!    from each other.
+//!    from each other. Welford's update is its case for a group of one element.
 //! 3. The order is fixed, so results are reproducible bit for bit: no atomics, and shuffles that move values
 //!    down a fixed tree.
 //!
