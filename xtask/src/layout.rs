@@ -249,7 +249,11 @@ mod tests {
         let comment = format!("# {long}");
         for name in ["a.py", "a.sh", "a.toml", ".ci/run"] {
             assert_eq!(faults(name, &comment).len(), 1, "{name}");
-            assert_eq!(faults(name, &format!("value = '{long}'")), [""; 0], "{name}");
+            assert_eq!(
+                faults(name, &format!("value = '{long}'")),
+                [""; 0],
+                "{name}"
+            );
         }
         for text in [
             format!("let x = \"{long}\";"),
