@@ -193,8 +193,8 @@ impl<const SUMS: usize> InFlight<SUMS> {
     }
 }
 
-/// Defines MMA batches, each by its name, type, columns, steps, location of A, accumulators per thread, and the
-/// accumulator that it adds to.
+/// Defines MMA batches, each by its name, type, columns, steps, location of A, accumulators per thread, and
+/// the accumulator that it adds to.
 macro_rules! batches {
     ($($name:ident, $ty:tt, $columns:literal, $steps:literal, $a:ident, $sums:literal
         $(, $given:ident: $given_ty:ty = $start:expr)?;)*) => {device_functions! {$(
