@@ -6,13 +6,13 @@ bugs! {
         warp_specialized_pipeline_comes_round_without_a_new_parity, implicit_gemm::warp_specialized::<f16>,
             "parity: «self.parity ^ pipeline.wraps»," => "self.parity";
     "fused/implicit_gemm/sm90/scaled.rs":
-        warp_specialized_slopes_are_left_out, implicit_gemm_without_norm::matches::<f16>,
+        warp_specialized_slopes_are_left_out, implicit_gemm_without_norm::matches::<Bf16x3>,
             "if «slope != 1.0» {" => "false";
-        warp_specialized_lower_bounds_are_left_out, implicit_gemm_without_norm::matches::<f16>,
+        warp_specialized_lower_bounds_are_left_out, implicit_gemm_without_norm::matches::<Bf16x3>,
             "if «bounds.min != f32::NEG_INFINITY» {" => "false";
-        warp_specialized_upper_bounds_are_left_out, implicit_gemm_without_norm::matches::<f16>,
+        warp_specialized_upper_bounds_are_left_out, implicit_gemm_without_norm::matches::<Bf16x3>,
             "if «bounds.max != f32::INFINITY» {" => "false";
-        warp_specialized_gains_are_left_out, implicit_gemm_without_norm::matches::<f16>,
+        warp_specialized_gains_are_left_out, implicit_gemm_without_norm::matches::<Bf16x3>,
             "if is_without_norm::<E>(&self.g) && «self.epilogue().gain_and_shift.is_present()» {" => "false";
     "fused/implicit_gemm/sm90/results.rs":
         warp_specialized_second_output_is_written_over_the_first, warp_specialized_tiles::two_outputs::<f16>,
