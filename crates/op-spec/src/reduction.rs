@@ -94,6 +94,16 @@ impl ReductionOp {
 
     /// Returns the operation of step `step` of a reduction in `steps` steps. The first one reads the values,
     /// and each further one the partial results of the step before.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod convfuse { pub mod spec { pub use op_spec::*; } }
+    /// use convfuse::spec::ReductionOp::{Max, Mean, Sum};
+    ///
+    /// assert_eq!(Mean.of_step(0, 1), Mean);
+    /// assert_eq!([0, 1, 2].map(|step| Mean.of_step(step, 3)), [Sum, Sum, Mean]);
+    /// assert_eq!([0, 1].map(|step| Max.of_step(step, 2)), [Max, Max]);
+    /// ```
     #[must_use]
     pub const fn of_step(self, step: usize, steps: usize) -> Self {
         let operation = if step == 0 { self } else { self.combination() };
