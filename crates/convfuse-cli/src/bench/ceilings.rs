@@ -6,8 +6,8 @@ use convfuse::{DType, Stream, Tensor};
 use launch_config::peak::COPY_BLOCK_ELEMENTS;
 use serde::Serialize;
 
+use super::math_mode::MathMode;
 use super::peak::{self, CeilingsError, Unit};
-use super::report::MathMode;
 
 type Result<T, E = CeilingsError> = std::result::Result<T, E>;
 

@@ -8,7 +8,7 @@ use oracle::Case;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::report::MathMode;
+use super::math_mode::MathMode;
 
 /// A graph of layers, a valid input shape for it, and the seed of all values.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -30,6 +30,7 @@
 
 mod ceilings;
 mod description;
+mod math_mode;
 mod measure;
 mod peak;
 mod profile;
@@ -41,6 +42,7 @@ mod subject;
 
 pub use ceilings::Ceilings;
 pub use description::{Description, written};
+pub use math_mode::MathMode;
 pub use measure::Run;
 pub use peak::CeilingsError;
 pub use profile::{Profile, RegionTime};
@@ -48,6 +50,6 @@ pub use protocol::Protocol;
 pub use record::{
     Comparison, Finding, Record, RecordDevice, RecordError, RecordFlaw, RunComparison,
 };
-pub use report::{MathMode, Problem, Report, Score};
+pub use report::{Problem, Report, Score};
 pub use statistics::Summary;
 pub use subject::Subject;

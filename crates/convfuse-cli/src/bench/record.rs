@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::report::MathMode;
+use super::math_mode::MathMode;
 use super::statistics::quantile;
 
 /// The reason why a record cannot be used.

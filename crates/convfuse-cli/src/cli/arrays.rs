@@ -14,11 +14,12 @@ use convfuse_cli::bench::{Description, Summary};
 use ndarray::{ArrayD, Axis, IxDyn, Slice};
 use serde_json::{Value, json};
 
-use super::bench::{Attributes, Request, Shape, describe, dtype, repeats as parse_repeats, shape};
+use super::bench::repeats as parse_repeats;
 use super::device::Choice;
 use super::failure::{Failure, Outcome};
 use super::json::{Found, Json};
 use super::out::Out;
+use super::request::{Attributes, Request, Shape, describe, dtype, shape};
 use super::table::aligned;
 
 /// Options of `arrays`.

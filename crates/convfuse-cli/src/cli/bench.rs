@@ -4,21 +4,19 @@ mod arguments;
 mod compare;
 mod estimate;
 mod print;
-mod request;
 mod tasks;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fs, mem};
 
-pub(super) use arguments::{Arguments, Shape, dtype, not_negative, repeats, shape};
+pub(super) use arguments::{Arguments, not_negative, repeats};
 pub(super) use compare::{read as read_record, text as comparison_text};
 use convfuse::model::{Options, Precision, Strategy};
 use convfuse_cli::Status;
 use convfuse_cli::bench::{Ceilings, Problem, Protocol, Report, Subject};
 pub(super) use estimate::{must_end_soon, say_of_cases};
-pub(super) use request::{Attributes, Request, read};
-pub(super) use tasks::{EMULATED_79, EMULATED_85, describe};
+pub(super) use tasks::{EMULATED_79, EMULATED_85};
 use tasks::{Task, must_be_possible, tasks};
 
 use super::failure::{Failure, Outcome};

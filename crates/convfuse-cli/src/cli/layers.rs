@@ -9,10 +9,10 @@ use convfuse::spec::Layout;
 use convfuse_cli::bench::Description;
 use serde::de::DeserializeOwned;
 
-use super::bench::{Attributes, Request, Shape, describe, dtype, read, shape};
 use super::failure::Failure;
 use super::files::Target;
 use super::json::must_not_replace;
+use super::request::{Attributes, Request, Shape, describe, dtype, read, shape};
 
 /// Options of commands that run layers.
 #[derive(clap::Args)]

@@ -21,6 +21,7 @@ mod new;
 mod out;
 mod profile;
 mod progress;
+mod request;
 mod run;
 mod table;
 mod tensors;

@@ -11,7 +11,6 @@ use convfuse_cli::bench::written;
 use ndarray::{ArrayD, IxDyn};
 use serde_json::json;
 
-use super::bench::dtype;
 use super::device::Choice;
 use super::failure::{Failure, Outcome};
 use super::files::Target;
@@ -19,6 +18,7 @@ use super::json::{Found, Json, must_differ, must_not_replace};
 use super::layers::{LayersFile, summary};
 use super::out::Out;
 use super::progress::Step;
+use super::request::dtype;
 use super::tensors::{Format, TensorFile, TensorWriter};
 
 /// Options of `run`.

@@ -11,13 +11,14 @@ use oracle::{Case, Expected, Precision, golden};
 use serde::Serialize;
 use serde_json::json;
 
-use super::bench::{Shape, say_of_cases, shape};
+use super::bench::say_of_cases;
 use super::device::Choice;
 use super::failure::{Failure, Outcome};
 use super::json::{Found, Json, file_name};
 use super::layers::LayersFile;
 use super::out::{Out, plain};
 use super::progress::Step;
+use super::request::{Shape, shape};
 use super::table::aligned;
 
 /// Options of `verify`.

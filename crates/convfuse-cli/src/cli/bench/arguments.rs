@@ -8,10 +8,10 @@ use convfuse::graph::{Graph, PartitionError};
 use convfuse::model::{Options, Precision, Strategy};
 use convfuse_cli::bench::MathMode;
 
-use super::request::{Attributes, numbers};
 use crate::cli::device::Choice;
 use crate::cli::json::Json;
 use crate::cli::layers::LayersFile;
+use crate::cli::request::{Attributes, Shape, dtype, shape};
 
 /// Options of `bench`.
 #[derive(clap::Args)]
@@ -98,23 +98,6 @@ pub(super) enum Model {
     Of79,
     /// The one, then the other
     Both,
-}
-
-/// A shape as one argument.
-#[derive(Clone)]
-pub(in crate::cli) struct Shape(pub(in crate::cli) Vec<usize>);
-
-pub(in crate::cli) fn shape(text: &str) -> Result<Shape, String> {
-    match numbers(text) {
-        Some(extents) if extents.len() >= 2 => Ok(Shape(extents)),
-        _ => Err("must be two extents or more, separated by commas".to_owned()),
-    }
-}
-
-pub(in crate::cli) fn dtype(text: &str) -> Result<DType, String> {
-    let all = [DType::F32, DType::F16, DType::BF16];
-    let found = all.into_iter().find(|dtype| dtype.to_string() == text);
-    found.ok_or_else(|| "must be f32, f16 or bf16".to_owned())
 }
 
 /// Parses a number of repetitions. The upper limit keeps their times in memory.

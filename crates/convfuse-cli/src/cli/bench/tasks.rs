@@ -2,15 +2,15 @@
 
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::model::{Options, Strategy};
-use convfuse::{DType, Device, lab};
+use convfuse::{Device, lab};
 use convfuse_cli::bench::Description;
 
 use super::arguments::{Arguments, Model, candidates};
-use super::request::{Attributes, Request, read_list};
 use crate::cli::device::Choice;
 use crate::cli::failure::Failure;
 use crate::cli::json::file_name;
 use crate::cli::out::plain;
+use crate::cli::request::{Attributes, Request, Shape, describe, read_list};
 
 /// A problem with one element type, and its strategies.
 pub(super) struct Task {
@@ -107,7 +107,7 @@ fn requests(arguments: &Arguments) -> Result<Vec<(String, Request)>, Failure> {
             return Err("the layers of a file have attributes of their own".into());
         }
         let layers = arguments.layers.read()?;
-        let request = |shape: &super::Shape| Request {
+        let request = |shape: &Shape| Request {
             title: Some(file_name(path)),
             input: shape.0.clone(),
             attributes: Attributes::default(),
@@ -116,7 +116,7 @@ fn requests(arguments: &Arguments) -> Result<Vec<(String, Request)>, Failure> {
         let named = |request: Request| (format!("{} {:?}", path.display(), request.input), request);
         return Ok(arguments.shape.iter().map(request).map(named).collect());
     }
-    for super::Shape(shape) in &arguments.shape {
+    for Shape(shape) in &arguments.shape {
         let rank = shape.len();
         let fits = match arguments.model {
             Model::Of85 => rank == 4,
@@ -162,38 +162,4 @@ fn shapes(arguments: &Arguments, model: Model, default: &[usize]) -> Vec<Vec<usi
     }
     let fitting = shapes.iter().filter(|shape| shape.0.len() == default.len());
     fitting.map(|shape| shape.0.clone()).collect()
-}
-
-/// Creates the description of a request.
-pub(in crate::cli) fn describe(
-    request: &Request,
-    dtype: DType,
-    seed: u64,
-) -> Result<Description, Failure> {
-    let Request {
-        input,
-        attributes,
-        layers,
-        ..
-    } = request;
-    Ok(match (layers, &input[..]) {
-        (Some(_), _) if *attributes != Attributes::default() => {
-            return Err("has attributes and layers, must have one of them".into());
-        }
-        (Some(graph), _) => Description::new(graph, input, dtype, seed)?,
-        (None, &[_, channels, _, _]) => {
-            let problem = attributes.problem_85(channels)?;
-            Description::of_85(&problem, input, dtype, seed)?
-        }
-        (None, &[_, channels, _, _, _]) => {
-            let problem = attributes.problem_79(channels)?;
-            Description::of_79(&problem, input, dtype, seed)?
-        }
-        _ => {
-            return Err(Failure::Refused(format!(
-                "input {input:?} has {} extents, must have 4 (problem 85) or 5 (79)",
-                input.len()
-            )));
-        }
-    })
 }

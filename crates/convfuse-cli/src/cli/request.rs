@@ -3,30 +3,32 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use convfuse::DType;
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::graph::{Chain, Graph};
 use convfuse::spec::{
     ClampSpec, ConvSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, Padding,
 };
+use convfuse_cli::bench::Description;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
-use crate::cli::failure::Failure;
-use crate::cli::files;
+use super::failure::Failure;
+use super::files;
 
 /// An input shape, with the attributes of a problem or with layers.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::cli) struct Request {
+pub(super) struct Request {
     /// A title for the report.
-    pub(in crate::cli) title: Option<String>,
+    pub(super) title: Option<String>,
     /// The input's shape. Without layers, its rank selects the problem.
-    pub(in crate::cli) input: Vec<usize>,
+    pub(super) input: Vec<usize>,
     #[serde(default)]
-    pub(in crate::cli) attributes: Attributes,
+    pub(super) attributes: Attributes,
     /// The layers that replace those of a problem. A file has them as a chain.
     #[serde(default, rename = "chain", deserialize_with = "chain")]
-    pub(in crate::cli) layers: Option<Graph>,
+    pub(super) layers: Option<Graph>,
 }
 
 fn chain<'de, D: Deserializer<'de>>(file: D) -> Result<Option<Graph>, D::Error> {
@@ -34,17 +36,14 @@ fn chain<'de, D: Deserializer<'de>>(file: D) -> Result<Option<Graph>, D::Error> 
 }
 
 /// Parses a JSON file, such as a chain.
-pub(in crate::cli) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     let text = files::text(path)?;
     serde_json::from_str(&text).map_err(|error| refused(path, &error))
 }
 
 /// Parses a JSON file with a list of at least one element. `what` names the elements in errors, which count
 /// from 0.
-pub(in crate::cli) fn read_list<T: DeserializeOwned>(
-    path: &Path,
-    what: &str,
-) -> Result<Vec<T>, Failure> {
+pub(super) fn read_list<T: DeserializeOwned>(path: &Path, what: &str) -> Result<Vec<T>, Failure> {
     let all: Vec<serde_json::Value> = read(path)?;
     if all.is_empty() {
         return Err(
@@ -68,11 +67,58 @@ fn refused(place: &Path, error: &serde_json::Error) -> Failure {
     Failure::Refused(format!("{}: {error}", place.display()))
 }
 
+/// Creates the description of a request.
+pub(super) fn describe(request: &Request, dtype: DType, seed: u64) -> Result<Description, Failure> {
+    let Request {
+        input,
+        attributes,
+        layers,
+        ..
+    } = request;
+    Ok(match (layers, &input[..]) {
+        (Some(_), _) if *attributes != Attributes::default() => {
+            return Err("has attributes and layers, must have one of them".into());
+        }
+        (Some(graph), _) => Description::new(graph, input, dtype, seed)?,
+        (None, &[_, channels, _, _]) => {
+            let problem = attributes.problem_85(channels)?;
+            Description::of_85(&problem, input, dtype, seed)?
+        }
+        (None, &[_, channels, _, _, _]) => {
+            let problem = attributes.problem_79(channels)?;
+            Description::of_79(&problem, input, dtype, seed)?
+        }
+        _ => {
+            return Err(Failure::Refused(format!(
+                "input {input:?} has {} extents, must have 4 (problem 85) or 5 (79)",
+                input.len()
+            )));
+        }
+    })
+}
+
+/// A shape as one argument.
+#[derive(Clone)]
+pub(super) struct Shape(pub(super) Vec<usize>);
+
+pub(super) fn shape(text: &str) -> Result<Shape, String> {
+    match numbers(text) {
+        Some(extents) if extents.len() >= 2 => Ok(Shape(extents)),
+        _ => Err("must be two extents or more, separated by commas".to_owned()),
+    }
+}
+
+pub(super) fn dtype(text: &str) -> Result<DType, String> {
+    let all = [DType::F32, DType::F16, DType::BF16];
+    let found = all.into_iter().find(|dtype| dtype.to_string() == text);
+    found.ok_or_else(|| "must be f32, f16 or bf16".to_owned())
+}
+
 /// Attributes under PyTorch's names; those that are absent are the benchmark problem's.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "Attributes, by default those of the benchmark problem")]
-pub(in crate::cli) struct Attributes {
+pub(super) struct Attributes {
     /// Channels from the convolution on
     #[arg(long)]
     out_channels: Option<usize>,
@@ -135,7 +181,7 @@ enum Axes {
 }
 
 /// Parses comma-separated numbers.
-pub(super) fn numbers<T: FromStr>(text: &str) -> Option<Vec<T>> {
+fn numbers<T: FromStr>(text: &str) -> Option<Vec<T>> {
     let numbers = text.split(',').map(|part| part.trim().parse().ok());
     numbers.collect()
 }
@@ -185,7 +231,7 @@ fn axes<const D: usize>(
 
 impl Attributes {
     /// The attributes of problem 85 (images).
-    pub(super) fn problem_85(&self, in_channels: usize) -> Result<KernelBench85, String> {
+    fn problem_85(&self, in_channels: usize) -> Result<KernelBench85, String> {
         let default = KernelBench85::default();
         let norm = default.group_norm;
         let pool = default.max_pool;
@@ -221,7 +267,7 @@ impl Attributes {
     }
 
     /// The attributes of problem 79 (volumes).
-    pub(super) fn problem_79(&self, in_channels: usize) -> Result<KernelBench79, String> {
+    fn problem_79(&self, in_channels: usize) -> Result<KernelBench79, String> {
         let of_85 = [
             ("num_groups", self.num_groups.is_some()),
             ("max_pool", self.max_pool.is_some()),
