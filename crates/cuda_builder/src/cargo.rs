@@ -9,7 +9,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::builder::Names;
 use crate::{Arch, Error, Result, Toolchain};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
@@ -36,6 +35,37 @@ const PROFILE: &[&str] = &[
     "opt-level=3",
     "debug=false",
 ];
+
+/// The names in a crate's manifest.
+pub(crate) struct Names {
+    pub(crate) package: String,
+    /// The name of the package's library.
+    pub(crate) library: String,
+}
+
+impl Names {
+    pub(crate) fn read(crate_path: &Path) -> Result<Names> {
+        let manifest = crate_path.join("Cargo.toml");
+        let text = std::fs::read_to_string(&manifest)
+            .map_err(|_| Error::CrateNotFound(crate_path.to_owned()))?;
+        let package = name_in(&text, "[package]").ok_or(Error::NoPackageName(manifest))?;
+        let library = name_in(&text, "[lib]").unwrap_or_else(|| package.replace('-', "_"));
+        Ok(Names { package, library })
+    }
+}
+
+/// Returns the value of `name` in a section of a manifest.
+fn name_in(manifest: &str, section: &str) -> Option<String> {
+    let mut lines = manifest.lines().map(str::trim);
+    lines.find(|&line| line == section);
+    lines
+        .take_while(|line| !line.starts_with('['))
+        .find_map(|line| {
+            let (key, value) = line.split_once('=')?;
+            let value = value.trim().strip_prefix('"')?;
+            (key.trim() == "name").then_some(value.split('"').next()?.to_owned())
+        })
+}
 
 /// One compilation of a kernel crate.
 pub(crate) struct Compilation<'a> {
@@ -196,6 +226,28 @@ fn first_error(output: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn package_and_library_are_named_by_their_own_sections() {
+        let root = tempfile::tempdir().unwrap();
+        let names = |manifest: &str| {
+            std::fs::write(root.path().join("Cargo.toml"), manifest).unwrap();
+            Names::read(root.path()).map(|names| (names.package, names.library))
+        };
+        let both = |package: &str, library: &str| (package.to_owned(), library.to_owned());
+        assert_eq!(
+            names("[lib]\nname = \"x\"\n[package]\nname = \"a-kernels\" # y\n").unwrap(),
+            both("a-kernels", "x")
+        );
+        assert_eq!(
+            names("[package]\nname = \"a-kernels\"\n[lib]\ntest = false\n").unwrap(),
+            both("a-kernels", "a_kernels")
+        );
+        assert!(matches!(
+            names("[package]\n[lib]\nname = \"x\"\n").unwrap_err(),
+            Error::NoPackageName(_)
+        ));
+    }
 
     #[test]
     fn settings_of_the_outer_build_are_kept_out_and_those_of_the_machine_stay() {

@@ -48,6 +48,7 @@ mod source_hash;
 mod split;
 mod tensor_maps;
 mod toolchain;
+mod verdict;
 
 pub use arch::Arch;
 pub use builder::{CudaBuilder, Module};
@@ -59,4 +60,5 @@ pub use shipped::{MachineCode, ShippedHeader, machine_code_archive, ptx_archive}
 pub use source_hash::source_hash;
 pub use split::{KernelModule, split};
 pub use tensor_maps::align_tensor_maps;
-pub use toolchain::{Rejected, Toolchain, Verdict};
+pub use toolchain::Toolchain;
+pub use verdict::{Rejected, Verdict};
