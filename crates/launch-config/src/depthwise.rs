@@ -26,6 +26,9 @@ pub const ITEM_ROWS: u32 = 8;
 /// Items of a block.
 pub const BLOCK_ITEMS: u32 = 4 * MAX_WARPS;
 
+/// Rows of shared memory behind the rows of the taps: bias, gain and shift.
+pub const PARAMETER_ROWS: u32 = 3;
+
 /// The maximum number of taps of a filter.
 const MAX_TAPS: u32 = 1024;
 

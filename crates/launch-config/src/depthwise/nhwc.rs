@@ -9,8 +9,8 @@ use super::super::implicit_gemm::RoundedEpilogue;
 use super::super::nhwc::{MAX_VECTORS, RunBlocks};
 use super::super::pointwise::OperandList;
 use super::super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
-use super::DepthwiseGeometry;
 use super::rolling::RollingGeometry;
+use super::{DepthwiseGeometry, PARAMETER_ROWS};
 use crate::mode::mode;
 
 /// Minimum resident blocks per multiprocessor (launch bounds).
@@ -21,9 +21,6 @@ pub const WINDOW_INPUTS: u32 = 8;
 
 /// Outputs of a run that loads its inputs for each tap.
 pub const LOADED_RUN: u32 = 4;
-
-/// Rows of shared memory behind the rows of the taps: bias, gain and shift.
-pub const PARAMETER_ROWS: u32 = 3;
 
 /// The maximum shared memory of a block, in bytes.
 const SHARED_BYTES: u32 = 48 << 10;

@@ -8,8 +8,7 @@ use core::fmt;
 
 use super::super::conv::ConvGeometry;
 use super::super::{LaunchShape, Refusal};
-use super::DepthwiseGeometry;
-use super::nhwc::PARAMETER_ROWS;
+use super::{DepthwiseGeometry, PARAMETER_ROWS};
 
 /// The maximum number of threads of a block.
 pub const MAX_BLOCK_THREADS: u32 = 256;

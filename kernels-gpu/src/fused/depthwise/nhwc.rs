@@ -35,8 +35,9 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
 use launch_config::batch_norm::FoldGeometry;
+use launch_config::depthwise::PARAMETER_ROWS;
 use launch_config::depthwise::nhwc::{
-    LOADED_RUN, MIN_BLOCKS, NhwcGeometry, PARAMETER_ROWS, RunInputs, WINDOW_INPUTS,
+    LOADED_RUN, MIN_BLOCKS, NhwcGeometry, RunInputs, WINDOW_INPUTS,
 };
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::nhwc::MAX_BLOCK_THREADS;

@@ -3,7 +3,7 @@
 use cuda_std::global::Global;
 use cuda_std::shared::{self, Shared};
 use cuda_std::{Storage, opaque, thread};
-use launch_config::depthwise::nhwc::PARAMETER_ROWS;
+use launch_config::depthwise::PARAMETER_ROWS;
 use launch_config::{Presence, WARP_THREADS};
 
 use crate::parts::batch_norm::Norm;

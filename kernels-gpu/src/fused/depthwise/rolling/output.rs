@@ -3,7 +3,7 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::math;
 use cuda_std::shared::Shared;
-use launch_config::depthwise::nhwc::PARAMETER_ROWS;
+use launch_config::depthwise::PARAMETER_ROWS;
 use launch_config::depthwise::rolling::{PITCH, RUN};
 use launch_config::elementwise::Bounds;
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue, RoundedFunction};
