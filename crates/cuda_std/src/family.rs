@@ -4,37 +4,7 @@ use std::fmt;
 #[cfg(not(feature = "emulator"))]
 use std::marker::PhantomData;
 
-use crate::{Kernel, KernelArgs, LaunchBounds};
-
-/// The label of a generic parameter's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Label {
-    /// A name, such as `f32`.
-    Name(&'static str),
-    /// A number, which is the value itself.
-    Number(u32),
-}
-
-impl From<&'static str> for Label {
-    fn from(name: &'static str) -> Self {
-        Label::Name(name)
-    }
-}
-
-impl From<u32> for Label {
-    fn from(number: u32) -> Self {
-        Label::Number(number)
-    }
-}
-
-impl fmt::Display for Label {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Label::Name(name) => f.pad(name),
-            Label::Number(number) => number.fmt(f),
-        }
-    }
-}
+use crate::{Kernel, KernelArgs, Label, LaunchBounds};
 
 /// All instances of one kernel. [`#[kernel]`](macro@crate::kernel) makes a static with the kernel's name in
 /// capitals.

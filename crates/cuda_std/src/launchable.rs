@@ -1,8 +1,37 @@
 //! The interface of kernels to launches.
 
 use core::ffi::c_void;
+use core::fmt;
 
-use crate::Label;
+/// The label of a generic parameter's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Label {
+    /// A name, such as `f32`.
+    Name(&'static str),
+    /// A number, which is the value itself.
+    Number(u32),
+}
+
+impl From<&'static str> for Label {
+    fn from(name: &'static str) -> Self {
+        Label::Name(name)
+    }
+}
+
+impl From<u32> for Label {
+    fn from(number: u32) -> Self {
+        Label::Number(number)
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Label::Name(name) => f.pad(name),
+            Label::Number(number) => number.fmt(f),
+        }
+    }
+}
 
 /// An instance of a kernel as a type. [`#[kernel]`](macro@crate::kernel) implements it.
 pub trait Kernel {

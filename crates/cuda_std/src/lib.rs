@@ -79,10 +79,10 @@ use nvptx as backend;
 
 pub use cuda_std_macros::kernel;
 #[cfg(not(target_arch = "nvptx64"))]
-pub use family::{Family, Instance, Label, NoInstance};
+pub use family::{Family, Instance, NoInstance};
 pub use half::{bf16, f16};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use launchable::{Kernel, KernelArgs, LaunchBounds};
+pub use launchable::{Kernel, KernelArgs, Label, LaunchBounds};
 pub use math::GpuFloat;
 #[cfg(target_arch = "nvptx64")]
 #[doc(hidden)]
