@@ -2,6 +2,14 @@
 
 use core::fmt;
 
+/// The maximum number of elements of a tensor: the largest count whose bytes an address difference can
+/// express if each is an f32. Tensors of smaller elements have the same limit, because their intermediate
+/// results are f32.
+pub const MAX_ELEMENTS: usize = isize::MAX as usize / size_of::<f32>();
+
+/// The expected axes in words, for errors.
+const EXPECTED_AXES: &str = "expected axes of the input behind the batch, each once";
+
 /// An attribute or extent under its public name, with an axis if it is a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -226,9 +234,9 @@ spec_error! {
     ReducedDimension {
         /// The axis as PyTorch counts it; negative from the end.
         dim: isize,
-    }: "dim is {dim}, {}", crate::reduction::EXPECTED;
+    }: "dim is {dim}, {}", EXPECTED_AXES;
     /// A reduction over no axis. PyTorch treats it as a reduction over all axes.
-    ReducesNothing {}: "dim is [], {}", crate::reduction::EXPECTED;
+    ReducesNothing {}: "dim is [], {}", EXPECTED_AXES;
     /// A reduction over too many separate groups of adjacent axes.
     ReducedApart {
         /// The maximum number of groups.
@@ -297,7 +305,7 @@ spec_error! {
     TooManyElements {
         /// The tensor's name.
         tensor: &'static str,
-    }: "{tensor} has more elements than memory addresses, limit {}", crate::MAX_ELEMENTS;
+    }: "{tensor} has more elements than memory addresses, limit {}", MAX_ELEMENTS;
     /// An extent exceeds the range of the integer that kernels hold it in.
     BeyondKernel {
         /// The extent.

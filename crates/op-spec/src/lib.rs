@@ -91,7 +91,7 @@ pub use conv_transpose::{
     ConvTranspose1dSpec, ConvTranspose2dSpec, ConvTranspose3dSpec, ConvTransposeProblem,
     ConvTransposeSpec,
 };
-pub use error::{Quantity, RankRule, SpecError};
+pub use error::{MAX_ELEMENTS, Quantity, RankRule, SpecError};
 pub use flatten::{FlattenProblem, FlattenSpec};
 #[cfg(feature = "graph")]
 pub use gate::GateProblem;
@@ -113,7 +113,7 @@ pub use reduction::{Dims, Pass, ReductionOp, ReductionProblem, ReductionSpec};
 pub use reshape::ReshapeProblem;
 pub use scale::{ScaleProblem, ScaleSpec};
 pub use setters::PerAxis;
-pub use shape::{AxisShape, ChannelShape, MAX_ELEMENTS, Shape};
+pub use shape::{AxisShape, ChannelShape, Shape};
 pub use shuffle::{ShuffleProblem, ShuffleSpec};
 pub use softmax::{LogSoftmaxProblem, LogSoftmaxSpec, SoftmaxProblem, SoftmaxSpec};
 pub use upsample::{EachAxis, UpsampleAxis, UpsampleMode, UpsampleProblem, UpsampleSpec};

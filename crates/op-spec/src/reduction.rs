@@ -9,9 +9,6 @@ use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 use crate::setters::setters;
 use crate::shape::elements;
 
-/// The expected axes in words, for errors.
-pub(crate) const EXPECTED: &str = "expected axes of the input behind the batch, each once";
-
 /// The maximum number of groups of adjacent axes that a reduction takes.
 pub(crate) const MAX_PASSES: usize = 3;
 

@@ -3,12 +3,7 @@
 use core::fmt;
 use core::ops::Deref;
 
-use crate::error::{Quantity, RankRule, SpecError, at_least_one};
-
-/// The maximum number of elements of a tensor: the largest count whose bytes an address difference can
-/// express if each is an f32. Tensors of smaller elements have the same limit, because their intermediate
-/// results are f32.
-pub const MAX_ELEMENTS: usize = isize::MAX as usize / size_of::<f32>();
+use crate::error::{MAX_ELEMENTS, Quantity, RankRule, SpecError, at_least_one};
 
 /// The highest rank in this crate, that of a batch of volumes.
 pub(crate) const MAX_RANK: usize = 5;

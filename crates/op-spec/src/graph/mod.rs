@@ -36,6 +36,7 @@
 mod builder;
 mod by_itself;
 mod chain;
+mod channel_affine;
 mod debug;
 mod error;
 pub(crate) mod file;
@@ -60,13 +61,14 @@ use serde::Serialize;
 
 pub use builder::GraphBuilder;
 pub use chain::{ByIteration, ByTuple, Chain, Layers};
+pub use channel_affine::ChannelAffine;
 pub use error::GraphError;
 pub use layer::{
     ArithmeticLayer, BatchNormLayer, BroadcastParameter, ByItself, CatLayer, ConvLayer,
     ConvTransposeLayer, GateLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
     LayerProblem, LinearLayer, Other, OtherTensor, PreluLayer, Reduction, ReshapeLayer, ScaleLayer,
 };
-pub use normal_form::{ChannelAffine, Epilogue, NormalForm, NotNormal, Pointwise};
+pub use normal_form::{Epilogue, NormalForm, NotNormal, Pointwise};
 pub use parameters::{AbsentParameter, Initialisation, Parameter};
 pub use partition::{Partition, PartitionError, Run};
 pub use problem::{GraphInput, GraphProblem, ShapedLayer};

@@ -33,30 +33,13 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::Operand;
+use super::channel_affine::ChannelAffine;
 use super::layer::{ByItself, LayerProblem, Reduction, Role};
 use super::problem::GraphProblem;
 use crate::{
-    ArithmeticProblem, BatchNormProblem, ClampProblem, ConvProblem, ConvTransposeProblem,
-    GroupNormProblem, LayerNormProblem, PointwiseProblem, PreluProblem, ScaleProblem,
+    ArithmeticProblem, ClampProblem, ConvProblem, ConvTransposeProblem, GroupNormProblem,
+    LayerNormProblem, PointwiseProblem, PreluProblem, ScaleProblem,
 };
-
-/// The function `gain * x + shift` with constants per channel.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ChannelAffine {
-    /// A norm by statistics that are parameters.
-    BatchNorm(BatchNormProblem),
-    /// An operation with a parameter, of one value or one for each channel.
-    Arithmetic(ArithmeticProblem),
-}
-
-impl ChannelAffine {
-    const fn operator(&self) -> &'static str {
-        match self {
-            Self::BatchNorm(_) => "batch_norm",
-            Self::Arithmetic(problem) => problem.operation.name(),
-        }
-    }
-}
 
 /// A function of a single value and, at most, its channel or the residual at its position.
 #[derive(Clone, Copy, Debug, PartialEq)]
