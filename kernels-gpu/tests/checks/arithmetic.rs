@@ -10,9 +10,9 @@ use op_spec::graph::{BroadcastParameter, Layer, LayerProblem};
 use super::super::kernels::arithmetic::FOLD_ARITHMETIC;
 use super::super::kernels::batch_norm::BATCH_NORM;
 use super::elementwise::SHAPES;
-use super::norm::optional;
 use super::{
-    Loaded, Outcome, Run, Tensor, case, compare, direct, expected, label, same_bits, stored,
+    Loaded, Outcome, Run, Tensor, case, compare, direct, expected, label, optional, same_bits,
+    stored,
 };
 
 /// Every operation with a value for each channel and with one for all, to the last bit of f32, alone and

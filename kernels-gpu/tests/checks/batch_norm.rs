@@ -13,8 +13,10 @@ use op_spec::graph::Layer;
 use super::super::kernels::batch_norm::{BATCH_NORM, BATCH_NORM_MOMENTS, FOLD_BATCH_NORM};
 use super::super::kernels::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
 use super::elementwise::SHAPES;
-use super::norm::{optional, statistics};
-use super::{Loaded, Outcome, Run, case, compare, direct, expected, label, same_bits, stored};
+use super::norm::statistics;
+use super::{
+    Loaded, Outcome, Run, case, compare, direct, expected, label, optional, same_bits, stored,
+};
 
 /// The folded parameters to the last bit of f32, with and without weight and bias, and with one of them
 /// alone; then the map on every shape, also in place.

@@ -11,9 +11,9 @@ use oracle::{Case, Expected};
 use super::super::kernels::channel_reduction::*;
 use super::super::kernels::fused::clamp_multiply_channel_reduction::*;
 use super::super::kernels::fused::instance_norm_clamp_multiply_channel_reduction::*;
-use super::norm::{Norm, optional, statistics};
+use super::norm::{Norm, statistics};
 use super::{
-    Failure, Loaded, Outcome, Run, Tensor, case, compare, element_type, expected, label,
+    Failure, Loaded, Outcome, Run, Tensor, case, compare, element_type, expected, label, optional,
     rounded_once, same_bits, stored,
 };
 

@@ -9,9 +9,8 @@ use op_spec::graph::{Layer, LayerProblem};
 use oracle::Expected;
 
 use super::super::kernels::conv::*;
-use super::norm::optional;
 use super::rows::{Row, rows};
-use super::{Loaded, Outcome, Run, Tensor, case, compare, expected, label};
+use super::{Loaded, Outcome, Run, Tensor, case, compare, expected, label, optional};
 
 /// A convolution on the device.
 struct Convolution<T> {

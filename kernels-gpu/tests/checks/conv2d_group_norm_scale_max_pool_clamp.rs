@@ -13,8 +13,9 @@ use oracle::{Case, Precision};
 
 use super::super::kernels::one_launch::conv2d_group_norm_scale_max_pool_clamp::*;
 use super::convolved::{F16x2, Format, ScaledF16, set_filters_apart};
-use super::norm::optional;
-use super::{Failure, Loaded, Outcome, Run, Tensor, compare, precision, same_bits, stored};
+use super::{
+    Failure, Loaded, Outcome, Run, Tensor, compare, optional, precision, same_bits, stored,
+};
 
 /// An image: samples, height, and the changes of its input.
 #[derive(Clone, Copy, Debug)]

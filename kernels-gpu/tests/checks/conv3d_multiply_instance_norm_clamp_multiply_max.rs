@@ -13,8 +13,7 @@ use oracle::{Case, Precision};
 
 use super::super::kernels::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::*;
 use super::convolved::{F16x2, Format, set_filters_apart};
-use super::norm::optional;
-use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, precision, stored};
+use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, optional, precision, stored};
 
 const CHANNELS: usize = 3;
 const FILTERS: usize = 16;

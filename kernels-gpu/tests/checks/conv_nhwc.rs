@@ -6,9 +6,8 @@ use launch_config::conv_nhwc::{BLOCK_PIXELS, ConvNhwcGeometry};
 use op_spec::graph::{Layer, LayerProblem};
 
 use super::super::kernels::conv::CONV_DIRECT_NHWC;
-use super::norm::optional;
 use super::rows::{Row, rows};
-use super::{Loaded, Outcome, Run, case, compare, expected, label};
+use super::{Loaded, Outcome, Run, case, compare, expected, label, optional};
 
 /// Every number of filters; windows that differ between axes; more pixels than a block has.
 fn images() -> [Row<2>; 8] {

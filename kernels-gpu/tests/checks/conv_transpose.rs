@@ -14,8 +14,9 @@ use super::super::kernels::conv_transpose::nhwc::CONV_TRANSPOSE_INTERLEAVE_NHWC;
 use super::super::kernels::conv_transpose::{CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLEAVE};
 use super::draws::Draw;
 use super::far::{blocks_are, far_blocks, number};
-use super::norm::optional;
-use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
+use super::{
+    Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, optional, same_bits,
+};
 
 /// A transposed convolution of volumes.
 #[derive(Debug, Clone, Copy)]

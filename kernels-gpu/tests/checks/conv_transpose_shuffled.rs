@@ -8,7 +8,8 @@ use oracle::Case;
 
 use super::super::kernels::conv_transpose::CONV_TRANSPOSE_FILTERS;
 use super::conv_transpose::{Row, problem, row};
-use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
+use super::convolved::{DEVICE, Operand};
+use super::implicit_gemm::{FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES};
 use super::implicit_gemm_launch::{Ended, multiply_warp_specialized, prepare};
 use super::implicit_gemm_lists::{Lists, listed};
 use super::implicit_gemm_without_norm::{folded, wanted};

@@ -1,8 +1,9 @@
 //! Expected results of kernels that convolve, take moments and keep extrema.
 
 use cuda_std::{Storage, bf16, f16};
-use launch_config::KernelGeometry;
 use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::{GemmDevice, OperandFormat};
+use launch_config::{Arch, KernelGeometry};
 use ndarray::{Array, ArrayD, Axis};
 use op_spec::MaxPool2dSpec;
 use op_spec::graph::{Layer, LayerProblem};
@@ -30,6 +31,29 @@ pub(crate) struct ScaledF16;
 
 /// f32 split into three bf16, which together have all of its bits.
 pub(crate) struct Bf16x3;
+
+/// A format with the operand format of its kernels.
+pub(crate) trait Operand: Format {
+    const OPERANDS: OperandFormat;
+}
+
+macro_rules! operands {
+    ($($format:ty: $operands:ident;)+) => {
+        $(impl Operand for $format {
+            const OPERANDS: OperandFormat = OperandFormat::$operands;
+        })+
+    };
+}
+
+operands! { F16x2: F16X2; ScaledF16: SCALED_F16; Bf16x3: BF16X3; f16: STORED; bf16: STORED; }
+
+/// A device on which a block has several tiles.
+pub(super) const DEVICE: GemmDevice = GemmDevice {
+    multiprocessors: 1,
+    shared_bytes: 227 * 1024,
+    arch: Arch::Sm90,
+    multiply_adds_per_cycle: 0,
+};
 
 /// The three bf16 products leave out `e * f` of factors `a + e` and `b + f` that are rounded to 16 bits and
 /// to 8: twice `2^-8 * 2^-16` of the product.

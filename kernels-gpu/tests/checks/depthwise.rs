@@ -18,10 +18,10 @@ use super::super::kernels::fused::depthwise::rolling::DEPTHWISE_NHWC_ROLLING;
 use super::super::kernels::fused::depthwise::{DEPTHWISE, DEPTHWISE_LIST};
 use super::convolved::Convolution;
 use super::implicit_gemm_without_norm::folded;
-use super::norm::optional;
 use super::rows::{ADD, HARDSWISH, RELU, Row, SILU, rows};
 use super::{
-    Failure, Loaded, Outcome, Run, Tensor, combine, compare, label, precision, same_numbers,
+    Failure, Loaded, Outcome, Run, Tensor, combine, compare, label, optional, precision,
+    same_numbers,
 };
 
 fn table() -> [Row; 10] {

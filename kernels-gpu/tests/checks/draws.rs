@@ -15,8 +15,8 @@ use launch_config::implicit_gemm::{
 use op_spec::ConvSpec;
 use op_spec::graph::Layer;
 
-use super::convolved::{Bf16x3, Convolution, F16x2, ScaledF16};
-use super::implicit_gemm::{DEVICE, Operand, check_config, check_convolution};
+use super::convolved::{Bf16x3, Convolution, DEVICE, F16x2, Operand, ScaledF16};
+use super::implicit_gemm::{check_config, check_convolution};
 use super::rows::Row;
 use super::{
     Failure, Outcome, Run, conv, depthwise, implicit_gemm_channels_last, implicit_gemm_without_norm,

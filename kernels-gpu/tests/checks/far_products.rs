@@ -14,8 +14,8 @@ use op_spec::ConvSpec;
 use super::super::kernels::conv::CONV_DIRECT;
 use super::super::kernels::fused::depthwise::DEPTHWISE;
 use super::super::kernels::fused::implicit_gemm::*;
+use super::convolved::{DEVICE, Operand};
 use super::far::number;
-use super::implicit_gemm::{DEVICE, Operand};
 use super::implicit_gemm_launch::Ended;
 use super::{Outcome, Run, Tensor, label};
 

@@ -18,9 +18,8 @@ use super::super::kernels::fused::gemm::{
     GEMM_SM90, boxes_of_filters, boxes_of_output, map_of_input,
 };
 use super::implicit_gemm_without_norm::folded;
-use super::norm::optional;
 use super::rows::{ADD, HARDSWISH, Listed, RELU, Row, SILU, rows};
-use super::{Failure, Outcome, Run, Tensor, compare, label, precision, same_bits};
+use super::{Failure, Outcome, Run, Tensor, compare, label, optional, precision, same_bits};
 
 /// Shared memory of the device for which tiles are chosen.
 const SHARED_BYTES: u32 = 227 << 10;

@@ -1,24 +1,15 @@
 //! Implicit GEMM: convolutions, moments, and pooling in the epilogue.
 
-use cuda_std::{bf16, f16};
 use launch_config::Arch;
 use launch_config::implicit_gemm::{
-    GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128, WARP_SPECIALIZED,
+    GemmConfig, GemmDevice, GemmTile, TILES, W64N128, WARP_SPECIALIZED,
 };
 use launch_config::norm::COUNTED_ELEMENTS;
 
-use super::convolved::{Bf16x3, Convolution, F16x2, Format, ScaledF16};
+use super::convolved::{Convolution, DEVICE, Operand};
 use super::implicit_gemm_launch::{Ended, multiply, multiply_warp_specialized, prepare};
 use super::rows::{Row, rows};
 use super::{Loaded, Outcome, Run, Tensor, combine, compare, same_bits};
-
-/// A device on which a block has several tiles.
-pub(super) const DEVICE: GemmDevice = GemmDevice {
-    multiprocessors: 1,
-    shared_bytes: 227 * 1024,
-    arch: Arch::Sm90,
-    multiply_adds_per_cycle: 0,
-};
 
 /// A device on which a block has one or two warp-specialized tiles.
 pub(super) const FOR_WARP_SPECIALIZED_TILES: GemmDevice = GemmDevice {
@@ -121,21 +112,6 @@ fn long_rounding(reduction: u32) -> f64 {
     let cut = (1.0 + 17.0 / 4.0) * f64::exp2(-23.0);
     17.0 * 3.0 * cut + mma_steps / 16.0 * f64::exp2(-24.0) + 3.0 * f64::exp2(-22.0)
 }
-
-/// A format with the operand format of its kernels.
-pub(crate) trait Operand: Format {
-    const OPERANDS: OperandFormat;
-}
-
-macro_rules! operands {
-    ($($format:ty: $operands:ident;)+) => {
-        $(impl Operand for $format {
-            const OPERANDS: OperandFormat = OperandFormat::$operands;
-        })+
-    };
-}
-
-operands! { F16x2: F16X2; ScaledF16: SCALED_F16; Bf16x3: BF16X3; f16: STORED; bf16: STORED; }
 
 /// Checks all rows, from filters to combined moments.
 pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {

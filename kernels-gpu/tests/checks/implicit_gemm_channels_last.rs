@@ -8,8 +8,8 @@ use launch_config::implicit_gemm::{
 };
 use ndarray::ArrayD;
 
-use super::convolved::Convolution;
-use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
+use super::convolved::{Convolution, DEVICE, Operand};
+use super::implicit_gemm::{FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES};
 use super::implicit_gemm_launch::{Ended, Operands, multiply_warp_specialized, prepare};
 use super::implicit_gemm_lists::nhwc;
 use super::implicit_gemm_without_norm::storing;

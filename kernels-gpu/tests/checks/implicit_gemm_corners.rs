@@ -4,8 +4,8 @@
 use launch_config::implicit_gemm::{GemmTile, M64N32, TILES, W64N128, WARP_SPECIALIZED};
 use ndarray::Axis;
 
-use super::convolved::Convolution;
-use super::implicit_gemm::{Operand, check_convolution};
+use super::convolved::{Convolution, Operand};
+use super::implicit_gemm::check_convolution;
 use super::rows::{Row, rows};
 use super::{Outcome, Run};
 

@@ -11,10 +11,8 @@ use launch_config::implicit_gemm::{
 use launch_config::pointwise::OperandList;
 
 use super::super::kernels::fused::implicit_gemm::*;
-use super::convolved::Factors;
-use super::implicit_gemm::{DEVICE, Operand};
-use super::norm::optional;
-use super::{Failure, Outcome, Run, Tensor};
+use super::convolved::{DEVICE, Factors, Operand};
+use super::{Failure, Outcome, Run, Tensor, optional};
 
 /// Reformatted input and filters, and the factors that undo their scaling.
 pub(super) struct Operands {

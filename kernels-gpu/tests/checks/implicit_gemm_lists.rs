@@ -7,11 +7,10 @@ use op_spec::ArithmeticOp;
 use op_spec::graph::{Layer, OtherTensor};
 
 use super::super::kernels::pointwise::{POINTWISE_KEPT, POINTWISE_RESIDUAL};
-use super::implicit_gemm::Operand;
+use super::convolved::Operand;
 use super::implicit_gemm_launch::{Ended, Operands, multiply_to_nhwc};
-use super::norm::optional;
 use super::pointwise::list;
-use super::{Failure, Outcome, Run, Tensor, label, stored};
+use super::{Failure, Outcome, Run, Tensor, label, optional, stored};
 
 /// Every function of a list.
 const FUNCTIONS: [Function; 13] = [

@@ -3,8 +3,8 @@
 
 use launch_config::implicit_gemm::{W64N128, WARP_SPECIALIZED};
 
-use super::convolved::Convolution;
-use super::implicit_gemm::{Operand, check_convolution};
+use super::convolved::{Convolution, Operand};
+use super::implicit_gemm::check_convolution;
 use super::rows::{Row, rows};
 use super::{Outcome, Run};
 

@@ -10,7 +10,8 @@ use launch_config::{KernelGeometry, Presence};
 use op_spec::graph::LayerProblem;
 use oracle::Case;
 
-use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
+use super::convolved::{DEVICE, Operand};
+use super::implicit_gemm::{FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES};
 use super::implicit_gemm_launch::{Ended, multiply_reduced, multiply_warp_specialized, prepare};
 use super::implicit_gemm_without_norm::{case_of, folded};
 use super::rows::{Row, rows};

@@ -10,8 +10,8 @@ use ndarray::s;
 use op_spec::graph::{Layer, LayerProblem};
 use oracle::{Case, Expected, Precision};
 
-use super::convolved::Factors;
-use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
+use super::convolved::{DEVICE, Factors, Operand};
+use super::implicit_gemm::{FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES};
 use super::implicit_gemm_launch::{Ended, multiply, multiply_warp_specialized, prepare};
 use super::implicit_gemm_lists::{Lists, listed, nhwc};
 use super::rows::{Row, rows};

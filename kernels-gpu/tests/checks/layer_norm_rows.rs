@@ -11,10 +11,9 @@ use op_spec::graph::{Chain, Layer, LayerProblem};
 
 use super::super::kernels::layer_norm::LAYER_NORM_ROWS;
 use super::far::{blocks_are, far_blocks, number};
-use super::norm::optional;
 use super::pointwise::list;
 use super::softmax::Operands;
-use super::{Failure, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
+use super::{Failure, Outcome, Run, Tensor, case, compare, expected, label, optional, same_bits};
 
 /// Shapes, and the number of trailing axes that are normalised. Rows of single values, of about a vector, in
 /// one thread and in several, with whole vectors and without, of a warp and of a block, in one batch and in

@@ -225,6 +225,11 @@ impl<T: Storage> Tensor<T> {
     }
 }
 
+/// The tensor's pointer, or null without a tensor.
+pub(crate) fn optional<T: Storage, P>(tensor: Option<&Tensor<T>>) -> *const P {
+    tensor.map_or(std::ptr::null(), Tensor::source)
+}
+
 /// The label of kernels that store `T`.
 pub(crate) fn label<T: Storage>() -> Label {
     let name = match TypeId::of::<T>() {

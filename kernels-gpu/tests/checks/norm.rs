@@ -16,7 +16,7 @@ use super::super::kernels::layer_norm::LAYER_NORM_APPLY;
 use super::pointwise::list;
 use super::{
     Failure, Loaded, Outcome, Run, Tensor, case, compare, direct, expected, expected_at, label,
-    same_bits, stored,
+    optional, same_bits, stored,
 };
 
 /// A normalised tensor: `n`, channels, groups, elements of a plane, and the shift of the input.
@@ -329,11 +329,6 @@ pub(crate) fn resident<T: Storage>(run: &Run) -> Outcome {
         }
     }
     Ok(())
-}
-
-/// The tensor's pointer, or null without a tensor.
-pub(crate) fn optional<T: Storage, P>(tensor: Option<&Tensor<T>>) -> *const P {
-    tensor.map_or(std::ptr::null(), Tensor::source)
 }
 
 /// Checks that constant rows, which have no deviation, give the bias, to the last bit.

@@ -12,10 +12,10 @@ use op_spec::graph::{Layer, LayerProblem};
 
 use super::super::kernels::norm_nhwc::{NORM_NHWC, NORM_NHWC_MOMENTS};
 use super::combine;
-use super::norm::optional;
 use super::pointwise::list;
 use super::{
-    Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits, stored,
+    Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, optional, same_bits,
+    stored,
 };
 
 /// Input and groups: one vector, and one pixel more than a thread takes at a time; rows that end within

@@ -6,8 +6,9 @@ use op_spec::graph::{Layer, OtherTensor};
 use op_spec::{GeluApproximation, PointwiseSpec};
 
 use super::super::kernels::pointwise::{POINTWISE, POINTWISE_KEPT, POINTWISE_RESIDUAL};
-use super::norm::optional;
-use super::{Failure, Loaded, Outcome, Run, case, compare, expected, label, rounded_once, stored};
+use super::{
+    Failure, Loaded, Outcome, Run, case, compare, expected, label, optional, rounded_once, stored,
+};
 
 /// A list of layers: functions, at most one residual, and arithmetic with the output of an earlier layer.
 pub(super) fn list(layers: &[Layer]) -> OperandList {

@@ -9,9 +9,8 @@ use op_spec::graph::{Chain, Layer, LayerProblem};
 
 use super::super::kernels::softmax::SOFTMAX;
 use super::far::{far_blocks, number};
-use super::norm::optional;
 use super::pointwise::list;
-use super::{Failure, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
+use super::{Failure, Outcome, Run, Tensor, case, compare, expected, label, optional, same_bits};
 
 /// Shapes, and the axes of the softmax. Rows of single values, of about a vector, in one thread and in
 /// several, with whole vectors and without, of a warp and of a block, in one batch and in several; columns

@@ -3,8 +3,8 @@
 
 use launch_config::implicit_gemm::{GemmConfig, WARP_SPECIALIZED};
 
-use super::convolved::Convolution;
-use super::implicit_gemm::{DEVICE, FOR_WARP_SPECIALIZED_TILES, Operand, check_config};
+use super::convolved::{Convolution, DEVICE, Operand};
+use super::implicit_gemm::{FOR_WARP_SPECIALIZED_TILES, check_config};
 use super::rows::{Row, rows};
 use super::{Outcome, Run};
 
