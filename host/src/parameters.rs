@@ -1,8 +1,6 @@
 //! The values of a graph's parameters: PyTorch's initialisation, checks, and safetensors files under the
 //! names that PyTorch gives them.
 
-pub(crate) mod given;
-
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +9,14 @@ use ndarray::{ArrayD, ArrayViewD};
 use op_spec::graph::{Graph, Parameter};
 
 use crate::dtype::DType;
-use given::{Given, check_shapes, collected, in_order};
-pub use given::{GivenName, LayerTensor, MissingParameter, ParametersError, ShapeMismatch};
-
+use crate::tensor_file::given::{Given, check_shapes, collected, in_order};
+pub use crate::tensor_file::given::{
+    GivenName, LayerTensor, MissingParameter, ParametersError, ShapeMismatch,
+};
 use crate::tensor_file::{self, LoadOptions, Source, TensorFileError};
+
+/// The largest number of parameters of an operator.
+pub(crate) const MAX_PARAMETERS: usize = 4;
 
 /// The values of all parameters of a graph, in the shapes of the graph's table.
 ///

@@ -1,6 +1,7 @@
 //! [safetensors](https://github.com/huggingface/safetensors) files of parameters. A tensor that matches no
 //! parameter is an error, unless the options allow it.
 
+pub(crate) mod given;
 mod options;
 mod reader;
 
@@ -12,9 +13,8 @@ use ndarray::ArrayViewD;
 use safetensors::tensor::{Dtype, SafeTensorError, View};
 
 use crate::dtype::as_bytes;
-use crate::parameters::ParametersError;
-use crate::parameters::given::listed;
 
+use given::{ParametersError, listed};
 pub use options::LoadOptions;
 pub(crate) use reader::{Source, read};
 

@@ -15,8 +15,7 @@ use super::moments::Moments;
 use super::pointwise::pointwise;
 use super::stage::{Stage, normal_forms, run_stages, stages};
 use crate::error::Result;
-use crate::operators::MAX_PARAMETERS;
-use crate::parameters::Parameters;
+use crate::parameters::{MAX_PARAMETERS, Parameters};
 
 /// Computes all outputs of `graph` in f32, with statistics in float64. `inputs` are the first input and the
 /// further ones, in the problem's shapes.

@@ -5,13 +5,13 @@ use launch_config::KernelGeometry;
 use launch_config::batch_norm::{BatchMoments, FoldGeometry};
 use launch_config::norm::NormGeometry;
 
-use super::MAX_PARAMETERS;
 use super::fused::group_norm_scale_pointwise::{Tail, normalise_and_map, plan_normalising};
 use super::fused::{Preparation, Preparations, prepared};
 use super::launching::{Affine, compute, shape_of, single};
 use super::norm_statistics::{self, NormInput};
 use crate::device::{DType, Tensor};
 use crate::error::Result;
+use crate::parameters::MAX_PARAMETERS;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{BatchNormProblem, BatchNormSpec};
 use launch_config::elementwise::{self, ChannelGeometry};

@@ -5,11 +5,11 @@ use cuda_std::{Family, KernelArgs};
 use launch_config::AffineType;
 use op_spec::Layout;
 
-use super::MAX_PARAMETERS;
 use crate::cpu;
 use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::graph::LayerProblem;
+use crate::parameters::MAX_PARAMETERS;
 use crate::program::{Arguments, LaunchPlan, ProgramBuilder, Value};
 
 /// Appends the configuration's next launch, which belongs to `family` and computes `y`, and returns `y`.

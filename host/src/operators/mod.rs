@@ -34,6 +34,7 @@ use self::pointwise::ListStep;
 use crate::device::DType;
 use crate::error::Result;
 use crate::graph::LayerProblem;
+use crate::parameters::MAX_PARAMETERS;
 use crate::program::{LaunchPlan, ProgramBuilder, Value, plan_dense_copy};
 
 #[cfg(test)]
@@ -41,9 +42,6 @@ pub(crate) use fused::Preparation;
 pub(crate) use fused::{ConvolutionParameters, Convolved, Preparations, implicit_gemm};
 pub(crate) use launching::Affine;
 pub(crate) use precision::{FusedOptions, Precision};
-
-/// The largest number of parameters of an operator.
-pub(crate) const MAX_PARAMETERS: usize = 4;
 
 /// Plans the launches of a single operator.
 ///

@@ -11,10 +11,10 @@ use op_spec::graph::{Graph, Parameter};
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError};
 use serde::Deserialize;
 
+use super::given::{Given, check_shapes, collected, in_order};
 use super::{LoadOptions, TensorFileError};
 use crate::dtype::{bf16, f16};
 use crate::host_memory::reserve;
-use crate::parameters::given::{Given, check_shapes, collected, in_order};
 
 /// The source of parameters.
 #[derive(Clone, Copy)]
