@@ -4,18 +4,10 @@ use op_spec::Layout;
 use op_spec::graph::Operand;
 
 use super::epilogue::{Plan, Store};
-use super::lowered::Chosen;
+use super::lowered::{Chosen, PartOf};
 use super::producer::Producer;
 use super::region::Query;
 use crate::operators::fused::gemm::Part;
-
-/// The part of a concatenation that a region writes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PartOf {
-    /// The layer `cat`.
-    pub(super) layer: usize,
-    pub(super) part: Part,
-}
 
 /// The alignment in bytes of pixels, and of the part of a pixel, as tensor maps need it.
 const ALIGNMENT: usize = 16;

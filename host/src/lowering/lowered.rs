@@ -9,10 +9,10 @@ use super::alone::{
     depthwise_norm_pays_apart, is_apart_in_nhwc, norm_pays_apart, pads_one_tap, pays_for_layout,
 };
 use super::epilogue::Plan;
-use super::joined::PartOf;
 use super::producer::Producer;
 use super::region::{Query, Region, RegionFacts};
 use crate::operators::fused::RowMoments;
+use crate::operators::fused::gemm::Part;
 use crate::program::LaunchPlan;
 
 /// A region with all decisions about its kernels.
@@ -140,6 +140,14 @@ impl Lowered {
             _ => Ok(()),
         }
     }
+}
+
+/// The part of a concatenation that a region writes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PartOf {
+    /// The layer `cat`.
+    pub(super) layer: usize,
+    pub(super) part: Part,
 }
 
 /// A region with its kernels, and the verdicts on the rows.
