@@ -13,9 +13,9 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use layout::Layout;
+pub(crate) use layout::must_be_axis;
 pub(crate) use order::{Order, in_memory};
 pub(crate) use reuse::WeakTensor;
-pub(crate) use views::must_be_axis;
 
 use super::kind::Device;
 use super::storage::Storage;

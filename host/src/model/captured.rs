@@ -6,7 +6,7 @@ use ndarray::{ArrayBase, Data, Dimension};
 #[cfg(doc)]
 use op_spec::graph::Graph;
 
-use super::Plan;
+use super::{Inputs, Plan};
 use crate::device::{GpuGraph, Tensor};
 use crate::error::{InputsError, Result};
 
@@ -39,14 +39,71 @@ use crate::error::{InputsError, Result};
 /// ```
 pub struct Captured {
     // The graph is dropped first, because dropping it waits for work on the other fields.
-    pub(super) graph: GpuGraph,
-    pub(super) plan: Plan,
+    graph: GpuGraph,
+    plan: Plan,
     /// The tensors of all inputs, in the graph's order.
-    pub(super) inputs: Vec<Tensor>,
-    pub(super) outputs: Vec<Tensor>,
+    inputs: Vec<Tensor>,
+    outputs: Vec<Tensor>,
 }
 
-pub(super) const CAPTURED: &str = "captured plan";
+const CAPTURED: &str = "captured plan";
+
+impl Plan {
+    /// Captures the plan as a CUDA graph that reads `inputs`, which are tensors of the plan's stream, and
+    /// writes to its own output.
+    ///
+    /// To capture with the driver's own calls, call [`execute`](Self::execute) during the capture. Keep plan,
+    /// model, input and output until the graph has run for the last time.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::Error::Unsupported) if the device is not a GPU;
+    /// [`TensorInUse`](crate::Error::TensorInUse) for an input of another stream; the errors of
+    /// [`execute`](Self::execute).
+    pub fn capture(self, inputs: impl Into<Inputs<Tensor>>) -> Result<Captured> {
+        let outputs = self.outputs()?;
+        self.capture_all_into(inputs, outputs)
+    }
+
+    /// [`capture`](Self::capture) with an existing output, for example over memory of another library.
+    ///
+    /// # Errors
+    /// As [`capture`](Self::capture); for the output, the errors of [`execute`](Self::execute).
+    pub fn capture_into(self, inputs: impl Into<Inputs<Tensor>>, y: Tensor) -> Result<Captured> {
+        self.capture_all_into(inputs, vec![y])
+    }
+
+    /// [`capture_into`](Self::capture_into) with all outputs of the graph, in the order of
+    /// [`Graph::outputs`].
+    ///
+    /// # Errors
+    /// As [`capture_into`](Self::capture_into); [`InputsError::Outputs`] for another number of outputs.
+    pub fn capture_all_into(
+        self,
+        inputs: impl Into<Inputs<Tensor>>,
+        mut outputs: Vec<Tensor>,
+    ) -> Result<Captured> {
+        self.must_be_outputs(CAPTURED, outputs.len())?;
+        let inputs = inputs.into().arranged(CAPTURED, self.graph().inputs())?;
+        let stream = self.stream().clone();
+        for y in &mut outputs {
+            y.rewrite((CAPTURED, "output"), &stream)?;
+        }
+        let graph = stream.capture(|recorder| match &self.program {
+            Some(program) => {
+                let inputs: Vec<&Tensor> = inputs.iter().collect();
+                let outputs: Vec<&Tensor> = outputs.iter().collect();
+                program.record(CAPTURED, recorder, &inputs, &outputs)
+            }
+            None => Ok(()),
+        })?;
+        Ok(Captured {
+            graph,
+            plan: self,
+            inputs,
+            outputs,
+        })
+    }
+}
 
 impl Captured {
     /// Overwrites the first input, in stream order, and returns once `values` has been read.

@@ -6,8 +6,6 @@ use op_spec::graph::{Graph, GraphInput, NormalForm};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-#[cfg(any(test, feature = "lab"))]
-use super::Model;
 use super::Options;
 use super::programs::{Source, program_of};
 use crate::device::{DType, Device, DeviceProperties, Order};
@@ -266,21 +264,6 @@ fn planned(query: Query<'_>, stored: &[DType]) -> Result<(Vec<Chosen>, Program)>
     let source = Source::Absent(stored);
     let program = program_of(query, &device, query.orders, source, &chosen)?;
     Ok((chosen, program))
-}
-
-/// Returns the kernels of a model's launches, in order, for dense inputs of these shapes. For a program that
-/// already ran this is only a look-up.
-///
-/// # Errors
-/// As [`Model::explain`].
-#[cfg(any(test, feature = "lab"))]
-pub fn launched_kernels(
-    model: &Model,
-    input: &[usize],
-    options: &Options,
-) -> Result<Vec<&'static str>> {
-    let program = model.program(input, &model.dense(), options)?;
-    Ok(program.steps().iter().map(|step| step.kernel).collect())
 }
 
 impl fmt::Display for Explanation {

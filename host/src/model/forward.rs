@@ -6,13 +6,15 @@ use std::sync::{Arc, OnceLock};
 use op_spec::Layout;
 use op_spec::graph::{Graph, GraphProblem, Parameter};
 
-use super::arrays::Pipelines;
+use super::Options;
 use super::inputs::{Inputs, orders};
+use super::pipelines::Pipelines;
 use super::programs::{Programs, Source, program_of};
-use super::{Explanation, Options};
 use crate::cpu;
 use crate::device::{DType, Device, DeviceProperties, Order, Stream, Tensor};
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 use crate::lowering::{self, Query};
 use crate::operators::Preparations;
 use crate::parameters::Parameters;
@@ -263,69 +265,6 @@ impl Model {
         vec![Order::Dense; 1 + self.graph().inputs().len()]
     }
 
-    /// Explains which kernels run on inputs of this shape.
-    ///
-    /// # Errors
-    /// As [`plan`](Self::plan). On the CPU device, which runs no kernels, [`Error::NoKernels`].
-    pub fn explain(&self, input: &[usize], options: &Options) -> Result<Explanation> {
-        self.explain_orders(input, &self.dense(), options)
-    }
-
-    /// Explains which kernels would run on a device of these properties. The model may be on any device,
-    /// including the CPU; [`Explanation::of`] needs no model.
-    ///
-    /// # Errors
-    /// [`Error::Graph`] for an input that the graph refuses; [`Error::NoKernels`] for a partition that no
-    /// kernels implement.
-    ///
-    /// # Examples
-    /// ```
-    /// use convfuse::graph::presets::KernelBench79;
-    /// use convfuse::{Device, DeviceProperties, Model, Options};
-    ///
-    /// let stream = Device::cpu().stream()?;
-    /// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
-    /// for &(name, properties) in DeviceProperties::NAMED {
-    ///     let explanation = model.explain_for(&[128, 3, 16, 32, 32], &Options::default(), &properties)?;
-    ///     println!("{name}: {}", explanation.regions[0].kernels);
-    /// }
-    /// # Ok::<(), convfuse::Error>(())
-    /// ```
-    pub fn explain_for(
-        &self,
-        input: &[usize],
-        options: &Options,
-        properties: &DeviceProperties,
-    ) -> Result<Explanation> {
-        self.explain_as(input, &self.dense(), options, properties)
-    }
-
-    /// Explains which kernels run on the model's device for inputs of these orders.
-    pub(super) fn explain_orders(
-        &self,
-        input: &[usize],
-        orders: &[Order],
-        options: &Options,
-    ) -> Result<Explanation> {
-        if self.device().is_cpu() {
-            return Err(Error::no_kernels_on_cpu(&self.shared.graph));
-        }
-        self.explain_as(input, orders, options, &self.device().properties())
-    }
-
-    fn explain_as(
-        &self,
-        input: &[usize],
-        orders: &[Order],
-        options: &Options,
-        properties: &DeviceProperties,
-    ) -> Result<Explanation> {
-        let problem = self.shared.graph.problem(input)?;
-        let query = self.query(&problem, orders, options, properties);
-        let stored: Vec<DType> = self.shared.tensors.iter().map(Tensor::dtype).collect();
-        Explanation::of_query(query, &stored)
-    }
-
     /// Runs the CPU backend once. The results belong to `stream` and have these layouts.
     pub(super) fn run_on_cpu(
         &self,
@@ -376,7 +315,7 @@ impl Model {
         &self.shared.preparations
     }
 
-    fn query<'a>(
+    pub(super) fn query<'a>(
         &'a self,
         problem: &'a GraphProblem,
         orders: &'a [Order],

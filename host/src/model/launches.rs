@@ -15,9 +15,10 @@ use crate::device::raw::RawPointer;
 use crate::device::{DType, Device, Order, Stream, Tensor};
 use crate::error::{Error, InputsError, Result};
 use crate::lowering::{self, Query, output_layout};
-use crate::parameters::{ParametersError, given::check_shapes, named};
+use crate::parameters::{ParametersError, named};
 use crate::program::Program;
 use crate::sync::{Mutex, lock, unlocked};
+use crate::tensor_file::given::check_shapes;
 
 mod backend;
 mod captures;

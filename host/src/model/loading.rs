@@ -11,8 +11,9 @@ use crate::device::{DType, Stream, Tensor};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
-use crate::parameters::{Parameters, ParametersError, given::check_shapes, named};
+use crate::parameters::{Parameters, ParametersError, named};
 use crate::tensor_file::LoadOptions;
+use crate::tensor_file::given::check_shapes;
 
 const OPERATOR: &str = "from_tensors";
 

@@ -22,10 +22,12 @@ mod captured;
 mod comparison;
 pub(crate) mod convolution;
 mod explain;
+mod explaining;
 mod forward;
 mod inputs;
 mod launches;
 mod loading;
+mod pipelines;
 mod plan;
 mod programs;
 mod replicas;
@@ -37,7 +39,9 @@ pub use captured::Captured;
 pub use comparison::{Comparison, Difference, Tolerance};
 pub use explain::{Explanation, LaunchFacts};
 #[cfg(any(test, feature = "lab"))]
-pub use explain::{explain_axes, launched_kernels, launches_axes};
+pub use explain::{explain_axes, launches_axes};
+#[cfg(any(test, feature = "lab"))]
+pub use explaining::launched_kernels;
 pub use forward::Model;
 pub use inputs::Inputs;
 pub use launches::{Launches, Recorded};

@@ -5,7 +5,6 @@ use std::fmt;
 use op_spec::Layout;
 use op_spec::graph::{Graph, GraphInput, GraphProblem};
 
-use super::captured::{CAPTURED, Captured};
 use super::inputs::{Inputs, of_input};
 use super::{Explanation, Model, Options};
 use crate::device::{DType, Event, Order, Stream, Tensor, in_memory};
@@ -46,7 +45,7 @@ pub struct Plan {
     /// The orders of all inputs, the first input's first.
     orders: Vec<Order>,
     /// The program and its memory; `None` on the CPU device, whose backend runs no kernels.
-    program: Option<Ready>,
+    pub(super) program: Option<Ready>,
 }
 
 const OPERATOR: &str = "plan";
@@ -252,7 +251,7 @@ impl Plan {
     }
 
     /// Refuses a number of outputs that is not the graph's.
-    fn must_be_outputs(&self, operator: &'static str, actual: usize) -> Result<()> {
+    pub(super) fn must_be_outputs(&self, operator: &'static str, actual: usize) -> Result<()> {
         let expected = self.problem.outputs.len();
         match actual == expected {
             true => Ok(()),
@@ -298,62 +297,6 @@ impl Plan {
         let values = self.model.run_on_cpu(inputs, &self.stream, layout)?;
         let mut both = outputs.iter_mut().zip(values);
         both.try_for_each(|(y, value)| y.assign(value))
-    }
-
-    /// Captures the plan as a CUDA graph that reads `inputs`, which are tensors of the plan's stream, and
-    /// writes to its own output.
-    ///
-    /// To capture with the driver's own calls, call [`execute`](Plan::execute) during the capture. Keep plan,
-    /// model, input and output until the graph has run for the last time.
-    ///
-    /// # Errors
-    /// [`Unsupported`](crate::Error::Unsupported) if the device is not a GPU;
-    /// [`TensorInUse`](crate::Error::TensorInUse) for an input of another stream; the errors of
-    /// [`execute`](Plan::execute).
-    pub fn capture(self, inputs: impl Into<Inputs<Tensor>>) -> Result<Captured> {
-        let outputs = self.outputs()?;
-        self.capture_all_into(inputs, outputs)
-    }
-
-    /// [`capture`](Self::capture) with an existing output, for example over memory of another library.
-    ///
-    /// # Errors
-    /// As [`capture`](Self::capture); for the output, the errors of [`execute`](Self::execute).
-    pub fn capture_into(self, inputs: impl Into<Inputs<Tensor>>, y: Tensor) -> Result<Captured> {
-        self.capture_all_into(inputs, vec![y])
-    }
-
-    /// [`capture_into`](Self::capture_into) with all outputs of the graph, in the order of
-    /// [`Graph::outputs`].
-    ///
-    /// # Errors
-    /// As [`capture_into`](Self::capture_into); [`InputsError::Outputs`] for another number of outputs.
-    pub fn capture_all_into(
-        self,
-        inputs: impl Into<Inputs<Tensor>>,
-        mut outputs: Vec<Tensor>,
-    ) -> Result<Captured> {
-        self.must_be_outputs(CAPTURED, outputs.len())?;
-        let inputs = inputs.into().arranged(CAPTURED, self.graph().inputs())?;
-        let stream = self.stream.clone();
-        for y in &mut outputs {
-            y.rewrite((CAPTURED, "output"), &stream)?;
-        }
-        let graph = stream.capture(|recorder| match &self.program {
-            Some(program) => {
-                let inputs: Vec<&Tensor> = inputs.iter().collect();
-                let outputs: Vec<&Tensor> = outputs.iter().collect();
-                program.record(CAPTURED, recorder, &inputs, &outputs)
-            }
-            None => Ok(()),
-        })?;
-        let plan = self;
-        Ok(Captured {
-            graph,
-            plan,
-            inputs,
-            outputs,
-        })
     }
 
     /// Explains which kernels the plan launches.

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::must_be_axis;
 use crate::error::{Error, Result};
 
 /// Extents and strides of an array in memory. Element `i` is at index `offset + sum(i[k] * strides[k])` of
@@ -204,6 +203,18 @@ fn row_major(shape: &[usize]) -> impl Iterator<Item = isize> {
             product.wrapping_mul(extent.max(1) as isize)
         })
     })
+}
+
+/// Refuses an axis that a tensor of this rank does not have.
+pub(crate) fn must_be_axis(operator: &'static str, axis: usize, rank: usize) -> Result<()> {
+    match axis < rank {
+        true => Ok(()),
+        false => Err(Error::NoSuchAxis {
+            operator,
+            axis,
+            rank,
+        }),
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::layout::must_be_axis;
 use super::{Layout, Tensor};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 impl Tensor {
     /// Returns a range of the first axis, such as the batch. Nothing is copied.
@@ -120,17 +121,5 @@ impl Tensor {
             layout,
             ..self.clone()
         }
-    }
-}
-
-/// Refuses an axis that a tensor of this rank does not have.
-pub(crate) fn must_be_axis(operator: &'static str, axis: usize, rank: usize) -> Result<()> {
-    match axis < rank {
-        true => Ok(()),
-        false => Err(Error::NoSuchAxis {
-            operator,
-            axis,
-            rank,
-        }),
     }
 }

@@ -15,64 +15,17 @@ mod shares;
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
-use std::fmt;
-
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, ArrayViewMutD, Axis, Data, DataMut, Dimension};
 
 pub(crate) use chunks::Cut;
-use pipeline::Pipeline;
 pub(crate) use shares::{Share, fresh, into, pinned};
 
 use super::{Inputs, Model, Options};
 use crate::device::PinnedArray;
 use crate::dtype::Element;
 use crate::error::Result;
-use crate::sync::{Mutex, MutexGuard, lock};
 
 const OPERATOR: &str = "model";
-
-/// The number of pipelines that a model keeps between calls, in order of last use.
-const KEPT_PIPELINES: usize = 2;
-
-/// The unused pipelines of a model, all of its element type.
-#[derive(Default)]
-pub(super) struct Pipelines(Mutex<Vec<Box<dyn Any + Send + Sync>>>);
-
-impl Pipelines {
-    fn kept(&self) -> MutexGuard<'_, Vec<Box<dyn Any + Send + Sync>>> {
-        lock(&self.0)
-    }
-
-    /// Removes and returns a kept pipeline.
-    fn take<T: Element>(&self, is_it: impl Fn(&Pipeline<T>) -> bool) -> Option<Box<Pipeline<T>>> {
-        let is_it =
-            |pipeline: &Box<dyn Any + Send + Sync>| pipeline.downcast_ref().is_some_and(&is_it);
-        let mut kept = self.kept();
-        let index = kept.iter().rposition(is_it)?;
-        kept.remove(index).downcast().ok()
-    }
-
-    fn give<T: Element>(&self, pipeline: Box<Pipeline<T>>) {
-        let mut kept = self.kept();
-        kept.push(pipeline);
-        let last = (kept.len() > KEPT_PIPELINES).then(|| kept.remove(0));
-        drop(kept);
-        // Freeing the pipeline's memory may wait for copies, so it happens outside of the lock.
-        drop(last);
-    }
-
-    fn clear(&self) {
-        let all = std::mem::take(&mut *self.kept());
-        drop(all);
-    }
-}
-
-impl fmt::Debug for Pipelines {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pipelines({})", self.kept().len())
-    }
-}
 
 impl Model {
     /// Runs [`forward`](Self::forward) on an array: copies it to the model's device, runs, waits, copies

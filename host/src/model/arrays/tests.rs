@@ -6,6 +6,7 @@ use crate::data;
 use crate::device::Device;
 use crate::dtype::{DType, f16};
 use crate::error::Error;
+use crate::model::pipelines::KEPT_PIPELINES;
 use crate::operators::Precision;
 use op_spec::graph::presets::KernelBench79;
 use op_spec::graph::{Chain, Layer};
