@@ -11,9 +11,9 @@ use std::sync::OnceLock;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
-use super::shim::{Torch, Value, done, raise, torch};
-use super::tensor::TorchTensor;
 use crate::runner::{self, Call};
+use crate::torch::shim::{Torch, Value, done, raise, torch};
+use crate::torch::tensor::TorchTensor;
 
 /// `chain` is a chain or a network in JSON. `inputs` are the first input and the further ones in its order;
 /// `parameters` are in the order of its table. `fast` selects the tf32-class math mode for f32.
