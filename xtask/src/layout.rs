@@ -1,5 +1,9 @@
 //! `cargo xtask layout`: checks that every operator has a file in each of its places, that files and lines
-//! of prose are short, and that published packages are complete.
+//! of prose are short, that modules do not import each other in circles, and that published packages are
+//! complete.
+
+mod circles;
+mod imports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -89,10 +93,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let files = sources(root)?;
     faults.extend(long_files(&files));
     faults.extend(long_prose(&files));
+    faults.extend(circles::faults(root, &files)?);
     faults.extend(packages::faults(root)?);
     ensure!(faults.is_empty(), "{}", faults.join("\n"));
     println!(
-        "every operator has its homes, no file is longer than {MAX_LINES} lines, no prose than {MAX_COLUMNS} columns, published packages have their fields"
+        "every operator has its homes, no file is longer than {MAX_LINES} lines, no prose than {MAX_COLUMNS} columns, no modules import each other in a circle, published packages have their fields"
     );
     Ok(())
 }

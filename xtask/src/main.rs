@@ -73,7 +73,8 @@ enum Chore {
     },
     /// Plant hand-written mistakes in a copy of the repository, and fail if a test does not detect its own.
     Mistakes(mistakes::Arguments),
-    /// Check that every operator has its homes, that files stay short, and that published packages are whole.
+    /// Check that every operator has its homes, that files stay short, that no modules import each other in a
+    /// circle, and that published packages are whole.
     Layout,
 }
 

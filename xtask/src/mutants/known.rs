@@ -10,7 +10,19 @@ use quote::ToTokens;
 use syn::visit::{self, Visit};
 
 use super::is_mutated;
-use super::transform::other_axis;
+
+const AXES: [(&str, &str); 4] = [("h", "w"), ("p", "q"), ("r", "s"), ("d", "h")];
+
+/// Returns the same field of another axis.
+fn other_axis(field: &str) -> Option<String> {
+    let (stem, axis) = match field.rsplit_once('_') {
+        Some((stem, axis)) => (format!("{stem}_"), axis),
+        None => (String::new(), field),
+    };
+    let both = AXES.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
+    let mut others = both.filter(|(one, _)| *one == axis);
+    others.next().map(|(_, other)| format!("{stem}{other}"))
+}
 
 /// Facts about all sources.
 #[derive(Debug, Default)]

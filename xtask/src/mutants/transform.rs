@@ -32,19 +32,6 @@ pub(super) struct Mutator<'a> {
     owner: String,
 }
 
-const AXES: [(&str, &str); 4] = [("h", "w"), ("p", "q"), ("r", "s"), ("d", "h")];
-
-/// Returns the same field of another axis.
-pub(super) fn other_axis(field: &str) -> Option<String> {
-    let (stem, axis) = match field.rsplit_once('_') {
-        Some((stem, axis)) => (format!("{stem}_"), axis),
-        None => (String::new(), field),
-    };
-    let both = AXES.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
-    let mut others = both.filter(|(one, _)| *one == axis);
-    others.next().map(|(_, other)| format!("{stem}{other}"))
-}
-
 fn parsed(tokens: TokenStream) -> Expr {
     syn::parse2(tokens.clone()).unwrap_or_else(|error| panic!("{error}: {tokens}"))
 }
