@@ -1,4 +1,4 @@
-//! The guide's table of layers and the schema of chain files, compared with the reader of chain files.
+//! The schema of chain files and the guide's examples, compared with the reader of chain files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ pub(super) fn read(path: &str) -> String {
 }
 
 /// Returns each layer from its constructor, which has the operator's name.
-fn constructed() -> Vec<Layer> {
+pub(super) fn constructed() -> Vec<Layer> {
     let reductions = ReductionOp::ALL.iter();
     let reductions = reductions.map(|&operation| ReductionSpec::new(operation, &[1]));
     let others = [
@@ -82,7 +82,7 @@ fn constructed() -> Vec<Layer> {
         .collect()
 }
 
-fn layer(operator: &str, attributes: &Map<String, Value>) -> Result<Layer, String> {
+pub(super) fn layer(operator: &str, attributes: &Map<String, Value>) -> Result<Layer, String> {
     let mut file = Map::new();
     file.insert(operator.to_owned(), Value::Object(attributes.clone()));
     serde_json::from_value(Value::Object(file)).map_err(|error| {
@@ -100,13 +100,13 @@ fn names(message: &str) -> BTreeSet<String> {
 }
 
 /// Returns all operators of the reader, from its error for an unknown one.
-fn operators() -> BTreeSet<String> {
+pub(super) fn operators() -> BTreeSet<String> {
     let message = layer("no_such_operator", &Map::new()).unwrap_err();
     names(&message)
 }
 
 /// Returns all attributes of an operator, from the reader's error for an unknown one.
-fn attributes(operator: &str) -> BTreeSet<String> {
+pub(super) fn attributes(operator: &str) -> BTreeSet<String> {
     let mut unknown = Map::new();
     unknown.insert("no_such_attribute".to_owned(), json!(0));
     let message = layer(operator, &unknown).unwrap_err();
@@ -134,7 +134,7 @@ fn sample(operator: &str, attribute: &str) -> Value {
 }
 
 /// Returns the mandatory attributes; the reader's errors name one missing attribute at a time.
-fn required(operator: &str) -> Map<String, Value> {
+pub(super) fn required(operator: &str) -> Map<String, Value> {
     let mut given = Map::new();
     while let Err(message) = layer(operator, &given) {
         let missing = message.strip_prefix("missing field `");
@@ -147,7 +147,7 @@ fn required(operator: &str) -> Map<String, Value> {
 
 /// Returns valid attributes. `clamp` needs at least one of its bounds, and `upsample` either a size or a
 /// factor; no single attribute of these is mandatory.
-fn valid(operator: &str) -> Map<String, Value> {
+pub(super) fn valid(operator: &str) -> Map<String, Value> {
     let mut given = required(operator);
     if operator == "clamp" {
         given.insert("min".to_owned(), json!(0.0));
@@ -158,7 +158,7 @@ fn valid(operator: &str) -> Map<String, Value> {
     given
 }
 
-fn chain_file(operator: &str, attributes: &Map<String, Value>) -> Value {
+pub(super) fn chain_file(operator: &str, attributes: &Map<String, Value>) -> Value {
     let mut layer = Map::new();
     layer.insert(operator.to_owned(), Value::Object(attributes.clone()));
     json!({"in_channels": 1, "layers": [layer]})
@@ -171,113 +171,6 @@ fn is_chain(file: &Value) -> bool {
 fn schema() -> Validator {
     let schema: Value = serde_json::from_str(&read("docs/chain.schema.json")).unwrap();
     jsonschema::validator_for(&schema).expect("the schema is one")
-}
-
-/// A row of the guide's table: operator, constructor, attributes with their defaults.
-struct Row {
-    operator: String,
-    constructor: String,
-    attributes: Vec<(String, Option<Value>)>,
-}
-
-/// Parses attributes of the form `name`, or `name` = `default`.
-fn parse_attributes(cell: &str) -> Vec<(String, Option<Value>)> {
-    let mut attributes: Vec<(String, Option<Value>)> = Vec::new();
-    let mut parts = cell.split('`');
-    while let (Some(before), Some(quoted)) = (parts.next(), parts.next()) {
-        if before.trim() == "=" {
-            let default = serde_json::from_str(quoted);
-            let default = default.unwrap_or_else(|_| panic!("{quoted} is no JSON, in {cell}"));
-            attributes.last_mut().expect("a name comes first").1 = Some(default);
-        } else {
-            attributes.push((quoted.to_owned(), None));
-        }
-    }
-    attributes
-}
-
-fn rows() -> Vec<Row> {
-    let guide = read("docs/guide.md");
-    let (_, table) = guide
-        .split_once("| JSON name |")
-        .expect("the guide has the table");
-    let rows = table
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with('|'));
-    let rows = rows.map(|line| {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        assert_eq!(cells.len(), 6, "{line}");
-        Row {
-            operator: cells[0].trim_matches('`').to_owned(),
-            constructor: cells[1].to_owned(),
-            attributes: parse_attributes(cells[2]),
-        }
-    });
-    rows.collect()
-}
-
-#[test]
-fn the_guide_lists_every_layer_once() {
-    let rows = rows();
-    let listed: BTreeSet<String> = rows.iter().map(|row| row.operator.clone()).collect();
-    assert_eq!(listed, operators());
-    assert_eq!(rows.len(), listed.len(), "an operator stands in two rows");
-}
-
-#[test]
-fn the_guide_names_every_constructor() {
-    let constructed = constructed();
-    let built: BTreeSet<String> = constructed
-        .iter()
-        .map(|l| l.operator().to_owned())
-        .collect();
-    assert_eq!(built, operators());
-    for row in rows() {
-        let call = format!("`Layer::{}(", row.operator);
-        let constructor = &row.constructor;
-        assert!(
-            constructor.starts_with(&call),
-            "{constructor} is not {call}"
-        );
-    }
-}
-
-#[test]
-fn the_guide_lists_every_attribute_with_its_default() {
-    for row in rows() {
-        let operator = &row.operator;
-        let listed: BTreeSet<String> = row
-            .attributes
-            .iter()
-            .map(|(name, _)| name.clone())
-            .collect();
-        assert_eq!(listed, attributes(operator), "{operator}");
-        assert_eq!(
-            row.attributes.len(),
-            listed.len(),
-            "{operator}: one stands twice"
-        );
-        let required = required(operator);
-        let without = layer(operator, &required).unwrap();
-        for (name, default) in row.attributes {
-            let Some(default) = default else {
-                assert!(
-                    required.contains_key(&name),
-                    "{operator}: {name} has a default"
-                );
-                continue;
-            };
-            assert!(
-                !required.contains_key(&name),
-                "{operator}: {name} has no default"
-            );
-            let mut given = required.clone();
-            given.insert(name.clone(), default.clone());
-            let with = layer(operator, &given).unwrap();
-            assert_eq!(with, without, "{operator}: {name} = {default}");
-        }
-    }
 }
 
 #[test]

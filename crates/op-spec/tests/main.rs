@@ -20,6 +20,7 @@ mod chain;
 mod classifiers;
 mod graph;
 mod guide;
+mod guide_table;
 mod inputs;
 mod joins;
 mod layers;
