@@ -19,9 +19,6 @@ pub const LOADS: u32 = 4;
 /// The maximum number of vectors of channels per block: one cache line of 16-bit values.
 pub const MAX_VECTORS: u32 = 16;
 
-/// The maximum number of channels of a block.
-pub const MAX_CHANNELS: u32 = MAX_VECTORS * VECTOR_ELEMENTS as u32;
-
 /// Vectors of 16-bit values in a sector of memory.
 const SECTOR_VECTORS: u32 = 4;
 
