@@ -122,8 +122,21 @@ fn special_values(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// The comparison with the reference ignores the signs of zeros, so they are checked here.
 fn signs(backend: Backend) -> Outcome {
+    let further = (3.0, [-f32::INFINITY, -6.0, -0.0, 0.0, 2.0, f32::INFINITY]);
+    slopes_give_signs(backend, further, |x, slope| {
+        let y = ops::leaky_relu(x, slope.into())?.to_f32_array()?;
+        Ok(vec![y.into_iter().collect()])
+    })
+}
+
+/// Checks functions that multiply what is not above 0 by a slope: every result of `apply`, for a vector, with
+/// slopes of all kinds and the `further` one. The comparison with the reference ignores the signs of zeros.
+pub(crate) fn slopes_give_signs(
+    backend: Backend,
+    further: (f32, [f32; 6]),
+    apply: impl Fn(&Tensor, f32) -> convfuse::Result<Vec<Vec<f32>>>,
+) -> Outcome {
     const INFINITY: f32 = f32::INFINITY;
     let x = array![-INFINITY, -2.0, -0.0, 0.0, 2.0, INFINITY, f32::NAN];
     let rows = [
@@ -131,18 +144,19 @@ fn signs(backend: Backend) -> Outcome {
         (0.0, [f32::NAN, -0.0, -0.0, 0.0, 2.0, INFINITY]),
         (-0.0, [f32::NAN, 0.0, 0.0, -0.0, 2.0, INFINITY]),
         (-0.5, [INFINITY, 1.0, 0.0, -0.0, 2.0, INFINITY]),
-        (3.0, [-INFINITY, -6.0, -0.0, 0.0, 2.0, INFINITY]),
         (
-            f64::INFINITY,
+            INFINITY,
             [-INFINITY, -INFINITY, f32::NAN, f32::NAN, 2.0, INFINITY],
         ),
+        further,
     ];
     let stream = backend.stream()?;
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let x = Tensor::from_f32_array(&stream, &x.clone().into_dyn(), dtype)?;
         for (slope, want) in rows {
-            let y = ops::leaky_relu(&x, slope)?.to_f32_array()?;
-            must_be(&y, &want, &format!("slope {slope} in {dtype}"));
+            for y in apply(&x, slope)? {
+                must_be(&y, &want, &format!("slope {slope} in {dtype}"));
+            }
         }
     }
     Ok(())
@@ -317,14 +331,23 @@ fn lists(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Ranks that no chain has, since its inputs have samples and channels.
 fn other_ranks(backend: Backend) -> Outcome {
+    let spec = ClampSpec::new(-0.25, 0.5);
+    any_rank_gives(backend, |x| ops::clamp(x, &spec), |v| v.clamp(-0.25, 0.5))
+}
+
+/// Checks a function on ranks that no chain has, since its inputs have samples and channels.
+pub(crate) fn any_rank_gives(
+    backend: Backend,
+    apply: impl Fn(&Tensor) -> convfuse::Result<Tensor>,
+    want: impl Fn(f32) -> f32,
+) -> Outcome {
     let stream = backend.stream()?;
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         for shape in [&[][..], &[1], &[1031]] {
             let x = Tensor::from_f32_array(&stream, &data::signed(1, IxDyn(shape)), dtype)?;
-            let y = ops::clamp(&x, &ClampSpec::new(-0.25, 0.5))?.to_f32_array()?;
-            assert_eq!(y, x.to_f32_array()?.mapv(|v| v.clamp(-0.25, 0.5)));
+            let y = apply(&x)?.to_f32_array()?;
+            assert_eq!(y, x.to_f32_array()?.mapv(&want));
         }
     }
     Ok(())

@@ -1,14 +1,15 @@
 //! `prelu`.
 
 use convfuse::graph::{Chain, Layer, Partition};
-use convfuse::{DType, Options, Tensor, data, ops};
+use convfuse::{DType, Options, Tensor, ops};
 use libtest_mimic::Trial;
-use ndarray::{Array1, IxDyn, array};
+use ndarray::{Array1, array};
 use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains;
-use crate::suite::{bits, match_reference, must_be};
+use crate::pointwise::{any_rank_gives, slopes_give_signs};
+use crate::suite::{bits, match_reference};
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
@@ -26,59 +27,35 @@ pub(crate) fn trials() -> Vec<Trial> {
     )
 }
 
-/// The comparison with the reference ignores the signs of zeros, so they are checked here: with one slope,
-/// and with one slope for each of two channels.
+/// Signs with one slope, and with one slope for each of two channels.
 fn signs(backend: Backend) -> Outcome {
-    const INFINITY: f32 = f32::INFINITY;
-    let x = array![-INFINITY, -2.0, -0.0, 0.0, 2.0, INFINITY, f32::NAN];
-    let rows = [
-        (0.5, [-INFINITY, -1.0, -0.0, 0.0, 2.0, INFINITY]),
-        (0.0, [f32::NAN, -0.0, -0.0, 0.0, 2.0, INFINITY]),
-        (-0.0, [f32::NAN, 0.0, 0.0, -0.0, 2.0, INFINITY]),
-        (-0.5, [INFINITY, 1.0, 0.0, -0.0, 2.0, INFINITY]),
-        (
-            INFINITY,
-            [-INFINITY, -INFINITY, f32::NAN, f32::NAN, 2.0, INFINITY],
-        ),
-        (
-            f32::NAN,
-            [f32::NAN, f32::NAN, f32::NAN, f32::NAN, 2.0, INFINITY],
-        ),
-    ];
-    let stream = backend.stream()?;
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
-        let one = Tensor::from_f32_array(&stream, &x.clone().into_dyn(), dtype)?;
-        let twice = ndarray::concatenate![ndarray::Axis(0), x, x];
-        let twice = twice.into_shape_with_order((1, 2, 7))?.into_dyn();
-        let two = Tensor::from_f32_array(&stream, &twice, dtype)?;
-        for (slope, want) in rows {
-            let slopes = |values: &[f32]| {
-                let values = Array1::from(values.to_vec()).into_dyn();
-                Tensor::from_f32_array(&stream, &values, dtype)
-            };
-            let of_one = ops::prelu(&one, &slopes(&[slope])?)?.to_f32_array()?;
-            let of_two = ops::prelu(&two, &slopes(&[1.0, slope])?)?.to_f32_array()?;
-            let what = format!("slope {slope} in {dtype}");
-            must_be(&of_one, &want, &what);
-            must_be(of_two.iter().skip(7), &want, &what);
-        }
-    }
-    Ok(())
+    let nan = f32::NAN;
+    let further = (nan, [nan, nan, nan, nan, 2.0, f32::INFINITY]);
+    slopes_give_signs(backend, further, |x, slope| {
+        let of = |x: &Tensor, slopes: &[f32]| -> convfuse::Result<Vec<f32>> {
+            let slopes = Array1::from(slopes.to_vec()).into_dyn();
+            let slopes = Tensor::from_f32_array(x.stream(), &slopes, x.dtype())?;
+            Ok(ops::prelu(x, &slopes)?
+                .to_f32_array()?
+                .into_iter()
+                .collect())
+        };
+        let values = x.to_f32_array()?;
+        let twice = ndarray::stack![ndarray::Axis(0), values, values].insert_axis(ndarray::Axis(0));
+        let twice = Tensor::from_f32_array(x.stream(), &twice, x.dtype())?;
+        Ok(vec![
+            of(x, &[slope])?,
+            of(&twice, &[1.0, slope])?.split_off(values.len()),
+        ])
+    })
 }
 
-/// Ranks that no chain has, since its inputs have samples and channels.
 fn other_ranks(backend: Backend) -> Outcome {
-    let stream = backend.stream()?;
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
-        let slope = Tensor::from_f32_array(&stream, &array![-0.5].into_dyn(), dtype)?;
-        for shape in [&[][..], &[1], &[1031]] {
-            let x = Tensor::from_f32_array(&stream, &data::signed(1, IxDyn(shape)), dtype)?;
-            let y = ops::prelu(&x, &slope)?.to_f32_array()?;
-            let want = x.to_f32_array()?;
-            assert_eq!(y, want.mapv(|v| if v > 0.0 { v } else { v * -0.5 }));
-        }
-    }
-    Ok(())
+    let apply = |x: &Tensor| {
+        let slope = Tensor::from_f32_array(x.stream(), &array![-0.5].into_dyn(), x.dtype())?;
+        ops::prelu(x, &slope)
+    };
+    any_rank_gives(backend, apply, |v| if v > 0.0 { v } else { v * -0.5 })
 }
 
 /// A convolution and a norm with following layers, the rows of the kernel table, and the last kernel.
