@@ -15,51 +15,120 @@ use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
 use crate::graph::parameters::{Wanted, unless};
 use crate::setters::{PerAxis, setters};
 
-/// A convolution, as `torch.nn.Conv1d`, `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it. The number of
-/// input channels follows from the layer's input.
-///
-/// ```
-/// # use op_spec as convfuse;
-/// use convfuse::graph::{Chain, Layer};
-///
-/// let conv = Layer::conv3d("conv", 32, 3).stride([1, 2, 2]).padding(1).bias(false);
-/// let chain = Chain::new(4, [conv])?;
-/// assert_eq!(chain.problem(&[1, 4, 8, 16, 16])?.output_shape(), [1, 32, 8, 8, 8]);
-/// # Ok::<(), op_spec::graph::GraphError>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "ConvFile", into = "ConvFile")]
-#[non_exhaustive]
-pub struct ConvLayer<const D: usize> {
-    /// Prefix of its parameters: `name.weight`, `name.bias`.
-    pub name: String,
-    /// Channels of the output.
-    pub out_channels: usize,
-    /// Extents of the filter.
-    pub kernel_size: [usize; D],
-    /// Stride, padding, dilation, groups.
-    pub attributes: ConvSpec<D>,
-    /// Whether the layer adds a bias.
-    pub bias: bool,
+/// Defines the layers of a kind of convolutions: their fields, their constructors, and their part in a graph.
+macro_rules! convolution_layers {
+    (
+        $(#[$doc:meta])*
+        $Layer:ident($Spec:ident, $Problem:ident, $file:literal);
+        $($(#[$of_rank:meta])* $name:ident = $rank:literal;)+
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(try_from = $file, into = $file)]
+        #[non_exhaustive]
+        pub struct $Layer<const D: usize> {
+            /// Prefix of its parameters: `name.weight`, `name.bias`.
+            pub name: String,
+            /// Channels of the output.
+            pub out_channels: usize,
+            /// Extents of the filter.
+            pub kernel_size: [usize; D],
+            /// Stride, padding, dilation, groups.
+            pub attributes: $Spec<D>,
+            /// Whether the layer adds a bias.
+            pub bias: bool,
+        }
+
+        impl<const D: usize> $Layer<D> {
+            /// PyTorch's defaults: stride 1, no padding, dilation 1, one group, a bias.
+            #[must_use]
+            pub fn new(
+                name: impl Into<String>,
+                out_channels: usize,
+                kernel_size: impl Into<PerAxis<D>>,
+            ) -> Self {
+                Self {
+                    name: name.into(),
+                    out_channels,
+                    kernel_size: kernel_size.into().0,
+                    attributes: $Spec::default(),
+                    bias: true,
+                }
+            }
+        }
+
+        impl Layer {$(
+            $(#[$of_rank])*
+            #[must_use]
+            pub fn $name(
+                name: impl Into<String>,
+                out_channels: usize,
+                kernel_size: impl Into<PerAxis<$rank>>,
+            ) -> $Layer<$rank> {
+                $Layer::new(name, out_channels, kernel_size)
+            }
+        )+}
+
+        impl<const D: usize> GraphLayer for $Layer<D>
+        where
+            LayerProblem: From<$Problem<D>>,
+        {
+            fn dimensions(&self) -> Option<usize> {
+                Some(D)
+            }
+
+            fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+                let (filters, kernel_size) = (self.out_channels, self.kernel_size);
+                self.attributes.check(channels, filters, kernel_size)?;
+                Ok(Some(filters))
+            }
+
+            fn name(&self) -> &str {
+                &self.name
+            }
+
+            fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
+                let shape = self.weight_shape(flow.channels.unwrap_or(0));
+                weight_and_bias(shape, self.out_channels, self.bias)
+            }
+
+            fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+                // Without an axis of channels the filter has 0 of them; the specification then refuses the
+                // rank.
+                let weight = self.weight_shape(input.get(1).copied().unwrap_or(0));
+                let bias = [self.out_channels];
+                let bias = self.bias.then_some(&bias[..]);
+                let problem = self.attributes.problem(input, &weight, bias)?;
+                Ok((problem.into(), problem.output_shape().to_vec()))
+            }
+        }
+    };
+}
+pub(crate) use convolution_layers;
+
+convolution_layers! {
+    /// A convolution, as `torch.nn.Conv1d`, `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it. The number
+    /// of input channels follows from the layer's input.
+    ///
+    /// ```
+    /// # use op_spec as convfuse;
+    /// use convfuse::graph::{Chain, Layer};
+    ///
+    /// let conv = Layer::conv3d("conv", 32, 3).stride([1, 2, 2]).padding(1).bias(false);
+    /// let chain = Chain::new(4, [conv])?;
+    /// assert_eq!(chain.problem(&[1, 4, 8, 16, 16])?.output_shape(), [1, 32, 8, 8, 8]);
+    /// # Ok::<(), op_spec::graph::GraphError>(())
+    /// ```
+    ConvLayer(ConvSpec, ConvProblem, "ConvFile");
+    /// A convolution of sequences, see [`ConvLayer::new`].
+    conv1d = 1;
+    /// A convolution of images, see [`ConvLayer::new`].
+    conv2d = 2;
+    /// A convolution of volumes, see [`ConvLayer::new`].
+    conv3d = 3;
 }
 
 impl<const D: usize> ConvLayer<D> {
-    /// PyTorch's defaults: stride 1, no padding, dilation 1, one group, a bias.
-    #[must_use]
-    pub fn new(
-        name: impl Into<String>,
-        out_channels: usize,
-        kernel_size: impl Into<PerAxis<D>>,
-    ) -> Self {
-        Self {
-            name: name.into(),
-            out_channels,
-            kernel_size: kernel_size.into().0,
-            attributes: ConvSpec::default(),
-            bias: true,
-        }
-    }
-
     /// The shape of the filter for inputs with `in_channels` channels, which the groups divide.
     #[must_use]
     pub fn weight_shape(&self, in_channels: usize) -> Vec<usize> {
@@ -88,38 +157,6 @@ setters! {
         groups(groups: usize) |layer| layer.attributes.groups = groups;
         /// Sets whether the layer adds a bias.
         bias(bias: bool) |layer| layer.bias = bias;
-    }
-}
-
-impl Layer {
-    /// A convolution of sequences, see [`ConvLayer::new`].
-    #[must_use]
-    pub fn conv1d(
-        name: impl Into<String>,
-        out_channels: usize,
-        kernel_size: impl Into<PerAxis<1>>,
-    ) -> ConvLayer<1> {
-        ConvLayer::new(name, out_channels, kernel_size)
-    }
-
-    /// A convolution of images, see [`ConvLayer::new`].
-    #[must_use]
-    pub fn conv2d(
-        name: impl Into<String>,
-        out_channels: usize,
-        kernel_size: impl Into<PerAxis<2>>,
-    ) -> ConvLayer<2> {
-        ConvLayer::new(name, out_channels, kernel_size)
-    }
-
-    /// A convolution of volumes, see [`ConvLayer::new`].
-    #[must_use]
-    pub fn conv3d(
-        name: impl Into<String>,
-        out_channels: usize,
-        kernel_size: impl Into<PerAxis<3>>,
-    ) -> ConvLayer<3> {
-        ConvLayer::new(name, out_channels, kernel_size)
     }
 }
 
@@ -265,37 +302,4 @@ pub(crate) fn weight_and_bias(
         wanted(".weight", shape, None),
         wanted(".bias", vec![out_channels], unless(has_bias, "bias")),
     ]
-}
-
-impl<const D: usize> GraphLayer for ConvLayer<D>
-where
-    LayerProblem: From<ConvProblem<D>>,
-{
-    fn dimensions(&self) -> Option<usize> {
-        Some(D)
-    }
-
-    fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
-        let (filters, kernel_size) = (self.out_channels, self.kernel_size);
-        self.attributes.check(channels, filters, kernel_size)?;
-        Ok(Some(filters))
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
-        let shape = self.weight_shape(flow.channels.unwrap_or(0));
-        weight_and_bias(shape, self.out_channels, self.bias)
-    }
-
-    fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
-        // Without an axis of channels the filter has 0 of them; the specification then refuses the rank.
-        let weight = self.weight_shape(input.get(1).copied().unwrap_or(0));
-        let bias = [self.out_channels];
-        let bias = self.bias.then_some(&bias[..]);
-        let problem = self.attributes.problem(input, &weight, bias)?;
-        Ok((problem.into(), problem.output_shape().to_vec()))
-    }
 }

@@ -8,57 +8,35 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConvTransposeProblem, ConvTransposeSpec};
 use crate::SpecError;
-use crate::conv::layer::weight_and_bias;
+use crate::conv::layer::{convolution_layers, weight_and_bias};
 use crate::graph::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
 use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
 use crate::graph::parameters::Wanted;
 use crate::setters::{PerAxis, setters};
 
-/// A transposed convolution, as `torch.nn.ConvTranspose1d`, `torch.nn.ConvTranspose2d` and
-/// `torch.nn.ConvTranspose3d` describe it. The number of input channels follows from the layer's input.
-///
-/// ```
-/// # use op_spec as convfuse;
-/// use convfuse::graph::{Chain, Layer};
-///
-/// let up = Layer::conv_transpose2d("up", 64, 2).stride(2);
-/// let chain = Chain::new(128, [up])?;
-/// assert_eq!(chain.problem(&[1, 128, 16, 20])?.output_shape(), [1, 64, 32, 40]);
-/// # Ok::<(), op_spec::graph::GraphError>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "ConvTransposeFile", into = "ConvTransposeFile")]
-#[non_exhaustive]
-pub struct ConvTransposeLayer<const D: usize> {
-    /// Prefix of its parameters: `name.weight`, `name.bias`.
-    pub name: String,
-    /// Channels of the output.
-    pub out_channels: usize,
-    /// Extents of the filter.
-    pub kernel_size: [usize; D],
-    /// Stride, paddings, dilation, groups.
-    pub attributes: ConvTransposeSpec<D>,
-    /// Whether the layer adds a bias.
-    pub bias: bool,
+convolution_layers! {
+    /// A transposed convolution, as `torch.nn.ConvTranspose1d`, `torch.nn.ConvTranspose2d` and
+    /// `torch.nn.ConvTranspose3d` describe it. The number of input channels follows from the layer's input.
+    ///
+    /// ```
+    /// # use op_spec as convfuse;
+    /// use convfuse::graph::{Chain, Layer};
+    ///
+    /// let up = Layer::conv_transpose2d("up", 64, 2).stride(2);
+    /// let chain = Chain::new(128, [up])?;
+    /// assert_eq!(chain.problem(&[1, 128, 16, 20])?.output_shape(), [1, 64, 32, 40]);
+    /// # Ok::<(), op_spec::graph::GraphError>(())
+    /// ```
+    ConvTransposeLayer(ConvTransposeSpec, ConvTransposeProblem, "ConvTransposeFile");
+    /// A transposed convolution of sequences, see [`ConvTransposeLayer::new`].
+    conv_transpose1d = 1;
+    /// A transposed convolution of images, see [`ConvTransposeLayer::new`].
+    conv_transpose2d = 2;
+    /// A transposed convolution of volumes, see [`ConvTransposeLayer::new`].
+    conv_transpose3d = 3;
 }
 
 impl<const D: usize> ConvTransposeLayer<D> {
-    /// PyTorch's defaults: stride 1, no padding, dilation 1, one group, a bias.
-    #[must_use]
-    pub fn new(
-        name: impl Into<String>,
-        out_channels: usize,
-        kernel_size: impl Into<PerAxis<D>>,
-    ) -> Self {
-        Self {
-            name: name.into(),
-            out_channels,
-            kernel_size: kernel_size.into().0,
-            attributes: ConvTransposeSpec::default(),
-            bias: true,
-        }
-    }
-
     /// Returns the shape of the filter for inputs with `in_channels` channels. The groups divide the output
     /// channels.
     #[must_use]
@@ -86,38 +64,6 @@ setters! {
         groups(groups: usize) |layer| layer.attributes.groups = groups;
         /// Sets whether the layer adds a bias.
         bias(bias: bool) |layer| layer.bias = bias;
-    }
-}
-
-impl Layer {
-    /// A transposed convolution of sequences, see [`ConvTransposeLayer::new`].
-    #[must_use]
-    pub fn conv_transpose1d(
-        name: impl Into<String>,
-        out_channels: usize,
-        kernel_size: impl Into<PerAxis<1>>,
-    ) -> ConvTransposeLayer<1> {
-        ConvTransposeLayer::new(name, out_channels, kernel_size)
-    }
-
-    /// A transposed convolution of images, see [`ConvTransposeLayer::new`].
-    #[must_use]
-    pub fn conv_transpose2d(
-        name: impl Into<String>,
-        out_channels: usize,
-        kernel_size: impl Into<PerAxis<2>>,
-    ) -> ConvTransposeLayer<2> {
-        ConvTransposeLayer::new(name, out_channels, kernel_size)
-    }
-
-    /// A transposed convolution of volumes, see [`ConvTransposeLayer::new`].
-    #[must_use]
-    pub fn conv_transpose3d(
-        name: impl Into<String>,
-        out_channels: usize,
-        kernel_size: impl Into<PerAxis<3>>,
-    ) -> ConvTransposeLayer<3> {
-        ConvTransposeLayer::new(name, out_channels, kernel_size)
     }
 }
 
@@ -176,38 +122,5 @@ impl<const D: usize> From<ConvTransposeLayer<D>> for ConvTransposeFile {
             groups: attributes.groups,
             bias: layer.bias,
         }
-    }
-}
-
-impl<const D: usize> GraphLayer for ConvTransposeLayer<D>
-where
-    LayerProblem: From<ConvTransposeProblem<D>>,
-{
-    fn dimensions(&self) -> Option<usize> {
-        Some(D)
-    }
-
-    fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
-        let (filters, kernel_size) = (self.out_channels, self.kernel_size);
-        self.attributes.check(channels, filters, kernel_size)?;
-        Ok(Some(filters))
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
-        let shape = self.weight_shape(flow.channels.unwrap_or(0));
-        weight_and_bias(shape, self.out_channels, self.bias)
-    }
-
-    fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
-        // Without an axis of channels the filter has 0 of them; the specification then refuses the rank.
-        let weight = self.weight_shape(input.get(1).copied().unwrap_or(0));
-        let bias = [self.out_channels];
-        let bias = self.bias.then_some(&bias[..]);
-        let problem = self.attributes.problem(input, &weight, bias)?;
-        Ok((problem.into(), problem.output_shape().to_vec()))
     }
 }

@@ -52,6 +52,12 @@ pub(super) trait Convolution {
 
     /// The number of input channels of an output element.
     fn channels(&self) -> usize;
+
+    /// Whether a bias is added.
+    fn has_bias(&self) -> bool;
+
+    /// The multiply-adds of all outputs.
+    fn work(&self) -> u64;
 }
 
 impl<const D: usize> Convolution for ConvProblem<D> {
@@ -88,11 +94,19 @@ impl<const D: usize> Convolution for ConvProblem<D> {
     fn channels(&self) -> usize {
         self.c_per_group()
     }
+
+    fn has_bias(&self) -> bool {
+        self.bias
+    }
+
+    fn work(&self) -> u64 {
+        (self.output_shape().elements() as u64).saturating_mul(self.reduction() as u64)
+    }
 }
 
-impl<const D: usize> Operator for ConvProblem<D> {
+impl<C: Convolution> Operator for C {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
-        let bias = self.bias.then(|| parameters[1]);
+        let bias = self.has_bias().then(|| parameters[1]);
         self.sums(x, parameters[0], bias, Terms::Products)
     }
 
@@ -111,7 +125,7 @@ impl<const D: usize> Operator for ConvProblem<D> {
     }
 
     fn cost(&self) -> u64 {
-        (self.output_shape().elements() as u64).saturating_mul(self.reduction() as u64)
+        self.work()
     }
 }
 

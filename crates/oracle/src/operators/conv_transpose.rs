@@ -9,38 +9,9 @@ use ndarray::{Array5, ArrayD, ArrayView5, Axis};
 use op_spec::ConvTransposeProblem;
 use rayon::prelude::*;
 
-use super::conv::{Convolution, Terms, as_volumes, finite, term, tolerances};
-use super::operator::{Given, Operator};
+use super::conv::{Convolution, Terms, as_volumes, finite, term};
+use crate::Cases;
 use crate::cases::cases;
-use crate::{Cases, Precision};
-
-impl<const D: usize> Operator for ConvTransposeProblem<D> {
-    fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
-        let bias = self.bias.then(|| parameters[1]);
-        self.sums(x, parameters[0], bias, Terms::Products)
-    }
-
-    fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
-        let tolerances = self.tolerances(of, vec![t], &[*precision]);
-        tolerances.into_iter().next().expect("one of each")
-    }
-
-    fn tolerances(
-        &self,
-        of: &Given<'_>,
-        t: Vec<ArrayD<f64>>,
-        precisions: &[Precision],
-    ) -> Vec<ArrayD<f64>> {
-        tolerances(self, of, t, precisions)
-    }
-
-    fn cost(&self) -> u64 {
-        let outputs = self.output_shape().elements() as u64;
-        u64::try_from(self.multiply_adds())
-            .unwrap_or(u64::MAX)
-            .saturating_add(outputs)
-    }
-}
 
 impl<const D: usize> Convolution for ConvTransposeProblem<D> {
     fn sums(
@@ -100,6 +71,17 @@ impl<const D: usize> Convolution for ConvTransposeProblem<D> {
 
     fn channels(&self) -> usize {
         self.c_per_group()
+    }
+
+    fn has_bias(&self) -> bool {
+        self.bias
+    }
+
+    fn work(&self) -> u64 {
+        let outputs = self.output_shape().elements() as u64;
+        u64::try_from(self.multiply_adds())
+            .unwrap_or(u64::MAX)
+            .saturating_add(outputs)
     }
 }
 
