@@ -1,8 +1,8 @@
 //! The imports between the source files of a crate.
 //!
 //! A file imports another file if a path in it leads to an item of the other one. Re-exports are followed to
-//! the item. Paths are found in all code and in the tokens of macros, but not in unit tests. Methods and code
-//! that macros generate are not seen, nor are globs.
+//! the item. Paths are found among the tokens of all items but unit tests. Methods, globs and code that
+//! macros generate are not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::visit::{self, Visit};
-use syn::{Attribute, Expr, ImplItem, Item, ItemMod, Lit, Meta, UseTree, Visibility};
+use syn::{Attribute, Expr, Item, ItemMod, Lit, Meta, UseTree, Visibility};
 
 /// Maps a file and a file that it imports to the line and the path of an import.
 pub(super) type Imports = BTreeMap<(String, String), (usize, String)>;
@@ -87,7 +86,7 @@ impl Crate<'_> {
             ..Module::default()
         };
         for item in items {
-            module.visit_item(item);
+            module.add(item);
         }
         let inner = std::mem::take(&mut module.inner);
         let exported = module.exported.drain(..);
@@ -183,73 +182,8 @@ fn is_test(attributes: &[Attribute]) -> bool {
 }
 
 impl Module {
-    /// Records the paths of a `use`.
-    fn add_use(&mut self, tree: &UseTree, path: &mut Vec<String>, is_private: bool) {
-        let (name, ident) = match tree {
-            UseTree::Path(part) => {
-                path.push(part.ident.to_string());
-                self.add_use(&part.tree, path, is_private);
-                path.pop();
-                return;
-            }
-            UseTree::Group(group) => {
-                for tree in &group.items {
-                    self.add_use(tree, path, is_private);
-                }
-                return;
-            }
-            UseTree::Glob(_) => return,
-            UseTree::Name(name) => (&name.ident, &name.ident),
-            UseTree::Rename(name) => (&name.rename, &name.ident),
-        };
-        let mut whole = path.clone();
-        if ident != "self" {
-            whole.push(ident.to_string());
-        }
-        let name = match name == "self" {
-            true => whole.last().cloned().unwrap_or_default(),
-            false => name.to_string(),
-        };
-        if is_private {
-            self.paths.push((ident.span().start().line, whole.clone()));
-        }
-        self.names.insert(name, whole);
-    }
-
-    /// Records the paths among tokens.
-    fn add_tokens(&mut self, tokens: TokenStream) {
-        let mut path: Vec<String> = Vec::new();
-        let mut colons = 0;
-        let mut line = 0;
-        for tree in tokens {
-            match tree {
-                TokenTree::Ident(name) if colons == 2 && !path.is_empty() => {
-                    path.push(name.to_string());
-                }
-                TokenTree::Punct(punct) if punct.as_char() == ':' && colons < 2 => {
-                    colons += 1;
-                    continue;
-                }
-                TokenTree::Ident(name) => {
-                    self.paths.push((line, std::mem::take(&mut path)));
-                    line = name.span().start().line;
-                    path.push(name.to_string());
-                }
-                tree => {
-                    self.paths.push((line, std::mem::take(&mut path)));
-                    if let TokenTree::Group(group) = tree {
-                        self.add_tokens(group.stream());
-                    }
-                }
-            }
-            colons = 0;
-        }
-        self.paths.push((line, path));
-    }
-}
-
-impl<'ast> Visit<'ast> for Module {
-    fn visit_item(&mut self, item: &'ast Item) {
+    /// Records an item and all paths in it.
+    fn add(&mut self, item: &Item) {
         let (name, attributes) = match item {
             Item::Const(item) => (Some(&item.ident), &item.attrs),
             Item::Enum(item) => (Some(&item.ident), &item.attrs),
@@ -268,47 +202,82 @@ impl<'ast> Visit<'ast> for Module {
         if is_test(attributes) {
             return;
         }
-        self.items.extend(name.map(ToString::to_string));
+        let name = name.map(ToString::to_string);
+        let mut attributes = attributes.iter();
+        if attributes.any(|attribute| attribute.path().is_ident("macro_export")) {
+            self.exported.extend(name.clone());
+        }
+        self.items.extend(name);
         match item {
             Item::Mod(item) => self.inner.push(item.clone()),
             Item::Use(item) => {
-                let is_private = matches!(item.vis, Visibility::Inherited);
-                self.add_use(&item.tree, &mut Vec::new(), is_private);
+                self.add_names(&item.tree, &mut Vec::new());
+                // What is only re-exported is imported by those that use it.
+                if matches!(item.vis, Visibility::Inherited) {
+                    self.add_paths(item.tree.to_token_stream(), &[]);
+                }
             }
-            _ => visit::visit_item(self, item),
-        }
-        let is_exported = |attribute: &Attribute| attribute.path().is_ident("macro_export");
-        if let Item::Macro(item) = item
-            && item.attrs.iter().any(is_exported)
-        {
-            self.exported.extend(name.map(ToString::to_string));
+            _ => self.add_paths(item.to_token_stream(), &[]),
         }
     }
 
-    fn visit_impl_item(&mut self, item: &'ast ImplItem) {
-        let is_test = matches!(item, ImplItem::Fn(function) if is_test(&function.attrs));
-        if !is_test {
-            visit::visit_impl_item(self, item);
+    /// Records the names that a `use` brings in.
+    fn add_names(&mut self, tree: &UseTree, path: &mut Vec<String>) {
+        let (ident, name) = match tree {
+            UseTree::Path(part) => {
+                path.push(part.ident.to_string());
+                self.add_names(&part.tree, path);
+                path.pop();
+                return;
+            }
+            UseTree::Group(group) => {
+                for tree in &group.items {
+                    self.add_names(tree, path);
+                }
+                return;
+            }
+            UseTree::Glob(_) => return,
+            UseTree::Name(name) => (&name.ident, &name.ident),
+            UseTree::Rename(name) => (&name.ident, &name.rename),
+        };
+        let whole = path.iter().cloned();
+        let itself = (ident != "self").then(|| ident.to_string());
+        let whole: Vec<String> = whole.chain(itself).collect();
+        let name = match name == "self" {
+            true => whole.last().cloned().unwrap_or_default(),
+            false => name.to_string(),
+        };
+        self.names.insert(name, whole);
+    }
+
+    /// Records the paths among tokens, behind a prefix.
+    fn add_paths(&mut self, tokens: TokenStream, prefix: &[String]) {
+        let mut path = prefix.to_vec();
+        let (mut line, mut colons) = (0, 0);
+        for tree in tokens {
+            let goes_on = colons == 2;
+            colons = match &tree {
+                TokenTree::Punct(punct) if punct.as_char() == ':' && colons < 2 => colons + 1,
+                _ => 0,
+            };
+            if colons > 0 {
+                continue;
+            }
+            if !goes_on {
+                self.paths
+                    .push((line, std::mem::replace(&mut path, prefix.to_vec())));
+            }
+            match tree {
+                TokenTree::Ident(name) => {
+                    line = name.span().start().line;
+                    path.push(name.to_string());
+                }
+                TokenTree::Group(group) => {
+                    self.add_paths(group.stream(), if goes_on { &path } else { &[] });
+                }
+                _ => {}
+            }
         }
+        self.paths.push((line, path));
     }
-
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        let segments = path.segments.iter();
-        let names = segments.map(|segment| segment.ident.to_string()).collect();
-        let line = path
-            .segments
-            .first()
-            .map_or(0, |first| first.ident.span().start().line);
-        self.paths.push((line, names));
-        visit::visit_path(self, path);
-    }
-
-    fn visit_macro(&mut self, item: &'ast syn::Macro) {
-        self.visit_path(&item.path);
-        self.add_tokens(item.tokens.to_token_stream());
-    }
-
-    fn visit_attribute(&mut self, _: &'ast Attribute) {}
-
-    fn visit_visibility(&mut self, _: &'ast Visibility) {}
 }
