@@ -1,4 +1,9 @@
-//! Architectures: their kernels and their tensor core throughput.
+//! Architectures: their kernels, and what chooses launches on them.
+//!
+//! The tiles, conditions and costs of an architecture are in the file or folder of its name below
+//! `implicit_gemm`.
+
+use crate::implicit_gemm::{GemmConfig, GemmDevice, GemmTile, sm80, sm90, sm100};
 
 /// An architecture with its kernels, tiles and cost model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +45,48 @@ impl Arch {
         matches!(self.kernels(), Self::Sm90)
     }
 
+    /// The tiles that an implicit GEMM may have.
+    #[must_use]
+    pub const fn tiles(self) -> &'static [GemmTile] {
+        match self {
+            Self::Sm80 => &sm80::TILES,
+            Self::Sm90 => &sm90::TILES,
+            Self::Sm100 => &sm100::TILES,
+        }
+    }
+
+    /// Whether the tile of `config` may be the fastest for its problem.
+    pub(crate) fn suits(self, config: &GemmConfig, device: &GemmDevice) -> bool {
+        match self {
+            Self::Sm80 => sm80::suits(config, device),
+            Self::Sm90 => sm90::suits(config, device),
+            Self::Sm100 => sm100::suits(config, device),
+        }
+    }
+
+    /// The constants of the cost model.
+    pub(crate) const fn costs(self) -> Costs {
+        match self {
+            Self::Sm80 => sm80::COSTS,
+            Self::Sm90 => sm90::COSTS,
+            Self::Sm100 => sm100::COSTS,
+        }
+    }
+
+    /// Returns the dense multiply-adds of 16-bit operands with f32 accumulation, per cycle and multiprocessor
+    /// of a GPU of this compute capability.
+    ///
+    /// Sources: NVIDIA's architecture whitepapers (A100, Ada, H100, Blackwell), computed from TFLOP/s, number
+    /// of multiprocessors and boost clock.
+    #[must_use]
+    pub const fn rate(major: u32, minor: u32) -> u32 {
+        match Self::of_capability(major, minor) {
+            Some(Self::Sm80) => sm80::rate(minor),
+            Some(Self::Sm90) => sm90::RATE,
+            _ => sm100::rate(major),
+        }
+    }
+
     /// The architecture's name in PTX, without a suffix.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -51,18 +98,13 @@ impl Arch {
     }
 }
 
-/// Returns the dense multiply-adds of 16-bit operands with f32 accumulation, per cycle and multiprocessor of
-/// this compute capability.
-///
-/// Sources: NVIDIA's architecture whitepapers (A100, Ada, H100, Blackwell), computed from TFLOP/s, number of
-/// multiprocessors and boost clock.
-#[must_use]
-pub const fn f16_multiply_adds_per_cycle(major: u32, minor: u32) -> u32 {
-    match (major, minor) {
-        (8, 0) => 1024,
-        (8, _) => 512,
-        (9, _) => 2048,
-        (10, _) => 4096,
-        _ => 512,
-    }
+/// Constants of the cost model of the implicit GEMM.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Costs {
+    /// Epilogue cost of an output on a multiprocessor, in ten-thousandths of a cycle.
+    pub(crate) result: u64,
+    /// Bytes of a halo tile that a multiprocessor copies in a cycle.
+    pub(crate) copied_per_cycle: u64,
+    /// Cycles of a tile that no other work of its block overlaps.
+    pub(crate) tile_cycles: u64,
 }

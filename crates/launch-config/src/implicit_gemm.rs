@@ -39,6 +39,7 @@ mod pixels;
 mod reduced;
 mod reformatted;
 mod shuffle;
+pub(crate) mod sm100;
 pub mod sm80;
 pub mod sm90;
 mod staged_f32;
@@ -56,10 +57,9 @@ pub use reduced::{MAX_REDUCED_FILTERS, REDUCED_PIXELS, ReducedResults, ResultRed
 pub use shuffle::{PhaseTaps, PixelShuffle};
 pub use sm80::{M16N64, M16N256, M32N128, M64N32, M64N128};
 pub use sm90::block::STAGED_TILE_WORDS;
-pub use sm90::{W64N128, WARP_SPECIALIZED};
+pub use sm90::{TILES, W64N128, WARP_SPECIALIZED};
 pub use staged_f32::{STAGED_WIDTH, StagedTiles};
 pub use tile::{GemmTile, MMA_BATCH_STEPS, Mainloop, PROMOTION_MMA_STEPS};
-pub use tiles::TILES;
 
 /// Threads of a block of the implicit GEMM.
 pub const BLOCK_THREADS: u32 = 4 * WARP_THREADS;

@@ -51,7 +51,7 @@ pub mod series;
 pub mod softmax;
 pub mod upsample;
 
-pub use arch::{Arch, f16_multiply_adds_per_cycle};
+pub use arch::Arch;
 pub use geometry::KernelGeometry;
 pub use mode::{AffineType, ElementType, Presence};
 pub use refusal::{Refusal, Rule};

@@ -1,6 +1,6 @@
 //! The device properties that a choice of kernels may depend on.
 
-use launch_config::{Arch, f16_multiply_adds_per_cycle};
+use launch_config::Arch;
 
 use super::kind::{Device, Kind};
 use crate::contract::Limits;
@@ -63,7 +63,7 @@ const fn gpu(
         shared_bytes_per_block: shared_kib * 1024,
         l2_bytes: (l2_mib as u64) << 20,
         memory_bytes_per_s: gb_per_s * 1_000_000_000,
-        f16_multiply_adds_per_cycle: f16_multiply_adds_per_cycle(major, minor),
+        f16_multiply_adds_per_cycle: Arch::rate(major, minor),
         clock_hz: mhz * 1_000_000,
     }
 }
@@ -166,7 +166,7 @@ impl Device {
                     shared_bytes_per_block: gpu.limits.shared_bytes,
                     l2_bytes: facts.l2_bytes.unwrap_or(0),
                     memory_bytes_per_s: gpu.rates.memory_bytes_per_s,
-                    f16_multiply_adds_per_cycle: f16_multiply_adds_per_cycle(major, minor),
+                    f16_multiply_adds_per_cycle: Arch::rate(major, minor),
                     clock_hz: gpu.rates.clock_hz,
                 }
             }

@@ -41,17 +41,6 @@ impl GemmDevice {
             rate => rate.into(),
         }
     }
-
-    /// Returns the tiles that a config may have.
-    fn tiles(&self) -> impl Iterator<Item = GemmTile> {
-        let warpgroup_tiles = match self.arch.has_warpgroup_mma() {
-            true => &sm90::tiles::TILES[..],
-            false => &[],
-        };
-        sm80::TILES
-            .into_iter()
-            .chain(warpgroup_tiles.iter().copied())
-    }
 }
 
 /// An implicit GEMM: geometry, tile, format and split-K.
@@ -85,14 +74,9 @@ impl GemmConfig {
         device: &GemmDevice,
         batch: Option<u64>,
     ) -> Result<Self, Refusal> {
-        let suits = |config: &Self| config.suits(device);
+        let suits = |config: &Self| device.arch.suits(config, device);
         let results = (pool, EpilogueKind::MOMENTS);
         Self::of_tiles(conv, results, format, device, batch, suits)
-    }
-
-    /// Whether the mainloop of the config's tile suits the problem.
-    pub(super) fn suits(&self, device: &GemmDevice) -> bool {
-        !self.tile.mainloop.is_warpgroup_mma() || self.suits_warpgroups(device)
     }
 
     /// Chooses as [`new`](Self::new) does, but only among the configs that `takes` accepts. Results are
@@ -116,9 +100,8 @@ impl GemmConfig {
             false => input,
         };
         let samples = batch.unwrap_or(ASSUMED_BATCH);
-        device
-            .tiles()
-            .flat_map(|tile| [1, 2].map(|outputs_d| (tile, outputs_d)))
+        (device.arch.tiles().iter())
+            .flat_map(|&tile| [1, 2].map(|outputs_d| (tile, outputs_d)))
             .filter_map(|(tile, outputs_d)| input.config(tile, outputs_d, results, format, device))
             .filter(takes)
             .map(|config| config.with_split_k(device, samples))
@@ -328,7 +311,7 @@ impl<'a> ReformattedInput<'a> {
             1 => *asked,
             _ => two_outputs(asked, tile)?,
         };
-        if tile.mainloop.is_warpgroup_mma() && !device.arch.has_warpgroup_mma() {
+        if !device.arch.tiles().contains(&tile) {
             return None;
         }
         if format.passes > 1 && !tile.makes_passes() {

@@ -199,7 +199,7 @@ impl GemmConfig {
                 "one operand for each value in a step of a convolution without a norm",
             ));
         }
-        let ends = |config: &Self| config.tile.ends(format) && config.suits(device);
+        let ends = |config: &Self| config.tile.ends(format) && device.arch.suits(config, device);
         Self::of_tiles(conv, (None, epilogue), format, device, batch, ends)
     }
 

@@ -168,7 +168,8 @@ impl GemmConfig {
                 "one operand for each value in a step of a convolution without a norm",
             ));
         }
-        let takes = |config: &Self| config.tile.is_warp_specialized() && config.suits(device);
+        let takes =
+            |config: &Self| config.tile.is_warp_specialized() && device.arch.suits(config, device);
         let config = Self::of_tiles(conv, results, format, device, batch, takes)?;
         let geometry = ImplicitGemmGeometry {
             shuffle,

@@ -2,7 +2,8 @@
 //!
 //! M is filters and N is pixels, since a row of accumulators is a row of NCHW.
 
-use super::GemmTile;
+use super::{GemmConfig, GemmDevice, GemmTile};
+use crate::arch::Costs;
 
 /// 64 filters by 128 pixels.
 pub const M64N128: GemmTile = GemmTile::new(4, 4, 1);
@@ -27,6 +28,35 @@ pub const STAGES: u32 = 2;
 
 /// The rate at which [`step_cost`] was fitted, an H200's: multiply-adds per cycle of a multiprocessor.
 pub(super) const FITTED_RATE: u64 = 2048;
+
+/// Constants of the cost model, measured on an H200.
+pub(crate) const COSTS: Costs = Costs {
+    result: 3_000,
+    copied_per_cycle: 16,
+    tile_cycles: 3_000,
+};
+
+/// Multiply-adds per cycle of compute capability 8, by its minor number.
+pub(crate) const fn rate(minor: u32) -> u32 {
+    match minor {
+        0 => 1024,
+        _ => 512,
+    }
+}
+
+/// Whether the tile of a config may be the fastest for its problem: any may.
+pub(crate) const fn suits(_: &GemmConfig, _: &GemmDevice) -> bool {
+    true
+}
+
+/// Blocks that a multiprocessor should hold for values of `parts` parts: as many as registers allow.
+pub(super) const fn blocks_per_processor(tile: GemmTile, parts: u32) -> u32 {
+    match (tile.operands, tile.pixel_octets) {
+        (4, _) => 3,
+        (1, 8) if parts == 2 => 3,
+        _ => 4,
+    }
+}
 
 /// Returns the cost of an MMA step for each output, in ten-thousandths of a cycle, on a device of
 /// [`FITTED_RATE`]. An output's 16 multiply-adds cost 78 at best. The fewer outputs a warp has, the more

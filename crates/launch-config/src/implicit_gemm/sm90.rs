@@ -20,6 +20,7 @@
 pub(super) mod block;
 mod mainloop;
 mod split_k;
+mod suits;
 pub(super) mod tiles;
 mod write_bound;
 
@@ -28,9 +29,10 @@ pub use block::{
     WARPGROUPS, WARPS, WRITTEN_BYTES, WRITTEN_PADDING, WRITTEN_WORDS,
 };
 pub use mainloop::{MainloopConfig, Residency, Schedule, WarpSpecializedLayout};
-pub use tiles::{W64N128, WARP_SPECIALIZED};
+pub(crate) use suits::suits;
+pub(crate) use tiles::{COSTS, RATE};
+pub use tiles::{TILES, W64N128, WARP_SPECIALIZED};
 
-use super::costs::COPIED_PER_CYCLE;
 use super::{
     GemmConfig, GemmDevice, ImplicitGemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_BATCH_STEPS,
     MMA_STEP_K_VECTORS, OperandFormat,
@@ -378,8 +380,8 @@ impl GemmConfig {
         let multiplying = mma_steps * STEP_CYCLES;
         let outputs = u64::from(self.tile.filters() * self.tile.pixels());
         let writing = u64::from(format.value_bytes()) * outputs / WRITTEN_PER_CYCLE;
-        let copying =
-            u64::from(g.k_blocks) * u64::from(g.k_block_bytes(format.parts)) / COPIED_PER_CYCLE;
+        let copying = u64::from(g.k_blocks) * u64::from(g.k_block_bytes(format.parts))
+            / COSTS.copied_per_cycle;
         let together = copying.max(2 * multiplying) + 2 * writing;
         let alternating = 2 * multiplying.max(writing).max(copying);
         let ping_pong = || self.ping_pong_mainloop(device, g.work_tiles());
@@ -433,7 +435,7 @@ impl GemmConfig {
             let rounds = tiles.div_ceil(device.multiprocessors.into());
             let bytes = u64::from(k_blocks) * u64::from(g.k_block_bytes(self.format.parts));
             let filling = u64::from(mainloop.producer_warps());
-            let copying = bytes * u64::from(HALO_WARPS) / (COPIED_PER_CYCLE * filling);
+            let copying = bytes * u64::from(HALO_WARPS) / (COSTS.copied_per_cycle * filling);
             let bound = of_block.max(copying);
             let others = (rounds - 1).checked_mul(bound.max(tile / 2))?;
             return others.checked_add(tile);

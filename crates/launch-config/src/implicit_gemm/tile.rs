@@ -1,6 +1,6 @@
 //! Tiles of the implicit GEMM.
 
-use super::OPERAND_ROWS;
+use super::{OPERAND_ROWS, sm80, sm90};
 
 /// Halves of the pixels of a warp-specialized tile, over which moments are taken.
 pub const HALVES: u32 = 2;
@@ -99,18 +99,9 @@ impl GemmTile {
     /// Blocks that a multiprocessor should hold for values of `parts` parts: as many as registers allow.
     #[must_use]
     pub const fn blocks_per_processor(self, parts: u32) -> u32 {
-        match (self.mainloop, self.operands, self.pixel_octets) {
-            (Mainloop::Sm90WarpSpecialized, ..) => 1,
-            (Mainloop::Sm90CpAsync, ..) => {
-                if parts == 1 {
-                    3
-                } else {
-                    2
-                }
-            }
-            (_, 4, _) => 3,
-            (_, 1, 8) if parts == 2 => 3,
-            _ => 4,
+        match self.mainloop {
+            Mainloop::Sm80CpAsync => sm80::blocks_per_processor(self, parts),
+            _ => sm90::tiles::blocks_per_processor(self, parts),
         }
     }
 

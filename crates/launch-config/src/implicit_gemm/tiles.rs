@@ -1,20 +1,9 @@
-//! The tiles of every architecture, and their properties.
+//! The properties of the tiles of every architecture.
 
 use super::OperandFormat;
 use super::sm80::{self, M16N64, M16N256, M32N128, M64N32, M64N128};
 use super::sm90::tiles::{self, W64N128, WARP_SPECIALIZED};
 use super::tile::{GemmTile, Mainloop};
-
-/// Every tile of every architecture.
-pub const TILES: [GemmTile; 7] = [
-    M64N128,
-    M32N128,
-    M16N256,
-    M64N32,
-    M16N64,
-    W64N128,
-    WARP_SPECIALIZED,
-];
 
 impl GemmTile {
     /// The label of the tile's kernels; `None` if no architecture has the tile.

@@ -1,6 +1,8 @@
 //! Tiles of warpgroup MMA (sm_90): a warpgroup multiplies pixels in shared memory.
 
+use super::super::sm80::{self, M16N64, M16N256, M32N128, M64N32, M64N128};
 use super::super::tile::{GemmTile, Mainloop};
+use crate::arch::Costs;
 
 /// 64 filters by 128 pixels, by a warpgroup. The eight pixels of an octet are consecutive in the halo tile,
 /// and octets are at equal distances, so a tile has one of two layouts:
@@ -21,8 +23,31 @@ pub const WARP_SPECIALIZED: GemmTile = GemmTile {
     ..GemmTile::new(1, 32, 4)
 };
 
-/// Hopper's tiles in addition to the tiles of [`sm80`](super::super::sm80).
-pub(in super::super) const TILES: [GemmTile; 2] = [W64N128, WARP_SPECIALIZED];
+/// Hopper's tiles: those of [`sm80`](super::super::sm80), and its own.
+pub const TILES: [GemmTile; 7] = [
+    M64N128,
+    M32N128,
+    M16N256,
+    M64N32,
+    M16N64,
+    W64N128,
+    WARP_SPECIALIZED,
+];
+
+/// Constants of the cost model, measured on an H200.
+pub(crate) const COSTS: Costs = sm80::COSTS;
+
+/// Multiply-adds per cycle of compute capability 9.
+pub(crate) const RATE: u32 = 2048;
+
+/// Blocks that a multiprocessor should hold for values of `parts` parts: as many as registers allow.
+pub(in super::super) const fn blocks_per_processor(tile: GemmTile, parts: u32) -> u32 {
+    match (tile.is_warp_specialized(), parts) {
+        (true, _) => 1,
+        (false, 1) => 3,
+        (false, _) => 2,
+    }
+}
 
 /// Returns the cost of an MMA step for each output, in ten-thousandths of a cycle, on an H200.
 pub(in super::super) const fn step_cost(tile: GemmTile) -> u64 {
