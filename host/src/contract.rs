@@ -56,29 +56,36 @@ pub(crate) struct Limits {
     pub(crate) threads: u32,
     pub(crate) block: [u32; 3],
     pub(crate) grid: [u32; 3],
-    /// The largest number of blocks of a cluster, along x; 1 on devices without clusters.
+    /// The largest number of blocks of a cluster, along x; 1 where no kernel has clusters.
     pub(crate) cluster: u32,
     pub(crate) shared_bytes: u32,
 }
 
 impl Limits {
     /// The cluster size in blocks that every device with clusters supports.
-    pub(crate) const CLUSTER: u32 = 8;
+    const CLUSTER: u32 = 8;
+
+    /// The largest cluster of an architecture's kernels, in blocks.
+    pub(crate) const fn cluster(arch: Arch) -> u32 {
+        if arch.has_clusters() {
+            Self::CLUSTER
+        } else {
+            1
+        }
+    }
 
     /// Returns the limits of an emulated device of this architecture. They hold for every device from compute
-    /// capability 8.0 on; shared memory is that of an A100, an H100 or a B200. Only Hopper kernels use
-    /// clusters.
+    /// capability 8.0 on; shared memory is that of an A100, an H100 or a B200.
     pub(crate) const fn emulated(arch: Arch) -> Limits {
-        let (shared_kib, cluster) = match arch {
-            Arch::Sm90 => (227, Self::CLUSTER),
-            Arch::Sm100 => (227, 1),
-            _ => (163, 1),
+        let shared_kib = match arch {
+            Arch::Sm90 | Arch::Sm100 => 227,
+            _ => 163,
         };
         Limits {
             threads: 1024,
             block: [1024, 1024, 64],
             grid: [i32::MAX as u32, 65_535, 65_535],
-            cluster,
+            cluster: Self::cluster(arch),
             shared_bytes: shared_kib * 1024,
         }
     }

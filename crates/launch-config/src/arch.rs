@@ -39,6 +39,18 @@ impl Arch {
         }
     }
 
+    /// Whether the architecture has kernels with clusters of blocks.
+    #[must_use]
+    pub const fn has_clusters(self) -> bool {
+        matches!(self.kernels(), Self::Sm90)
+    }
+
+    /// Whether the architecture has kernels with tensor maps.
+    #[must_use]
+    pub const fn has_tensor_maps(self) -> bool {
+        matches!(self.kernels(), Self::Sm90)
+    }
+
     /// Whether the architecture has kernels with warpgroup MMA (`wgmma`).
     #[must_use]
     pub const fn has_warpgroup_mma(self) -> bool {

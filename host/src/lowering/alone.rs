@@ -65,7 +65,9 @@ pub(super) fn matrix_product_of(
 ) -> Result<Gemm, Refusal> {
     let is_exact = of.dtype == DType::F32 && of.options.precision == Precision::Accurate;
     let properties = of.properties;
-    if is_exact || !properties.arch.has_warpgroup_mma() || of.has_explicit_padding(layer) {
+    let arch = properties.arch;
+    let has_instructions = arch.has_warpgroup_mma() && arch.has_tensor_maps();
+    if is_exact || !has_instructions || of.has_explicit_padding(layer) {
         return Err(PRODUCT);
     }
     Gemm::new(

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use cust::device::Device as CudaDevice;
 use cust::sys;
+use launch_config::Arch;
 
 use super::driver::{Current, Handle, cu, wrapped};
 use super::kernels::Kernels;
@@ -247,7 +248,10 @@ fn rates(device: CudaDevice) -> Result<Rates, DriverError> {
 fn limits(device: CudaDevice) -> Result<Limits, DriverError> {
     use sys::CUdevice_attribute::*;
     let get = |which| attribute(device, which);
-    let has_clusters = get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? >= 9;
+    let arch = Arch::of_capability(
+        get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    );
     Ok(Limits {
         threads: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
         block: [
@@ -260,7 +264,7 @@ fn limits(device: CudaDevice) -> Result<Limits, DriverError> {
             get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
             get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
         ],
-        cluster: if has_clusters { Limits::CLUSTER } else { 1 },
+        cluster: arch.map_or(1, Limits::cluster),
         shared_bytes: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
     })
 }

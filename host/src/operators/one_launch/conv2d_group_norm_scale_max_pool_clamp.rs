@@ -50,8 +50,12 @@ impl OneLaunch2d {
         properties: &DeviceProperties,
         precision: Precision,
     ) -> Result<Self, Refusal> {
-        if !properties.arch.has_warpgroup_mma() {
+        let arch = properties.arch;
+        if !arch.has_warpgroup_mma() {
             return Err(Refusal::Needs("warpgroup MMA"));
+        }
+        if !arch.has_clusters() {
+            return Err(Refusal::Needs("clusters"));
         }
         let geometry = OneLaunch2dGeometry::new(conv, norm, pool, clamp)?;
         let multiprocessors = properties.multiprocessors;

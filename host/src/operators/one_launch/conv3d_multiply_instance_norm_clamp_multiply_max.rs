@@ -48,13 +48,13 @@ impl OneLaunch3d {
         let planes = options.precision.pick(dtype, planes);
         let geometry = OneLaunch3dGeometry::new(conv, norm, clamp)?;
         let multiprocessors = properties.multiprocessors;
-        let on_hopper = properties.arch.has_warpgroup_mma();
-        let on_warpgroups = dtype != DType::F32 && on_hopper;
+        let has_clusters = properties.arch.has_clusters();
+        let on_warpgroups = dtype != DType::F32 && properties.arch.has_warpgroup_mma();
         let (blocks, shape) = if on_warpgroups {
             let blocks = warpgroup::blocks(&geometry, multiprocessors);
             (blocks, warpgroup::shape(&geometry, blocks))
         } else {
-            let blocks = if on_hopper {
+            let blocks = if has_clusters {
                 geometry.cluster_blocks(multiprocessors)
             } else {
                 1
@@ -66,7 +66,7 @@ impl OneLaunch3d {
         let limit = properties.shared_bytes_per_block as usize;
         Refusal::unless_at_most(bytes, shape.shared_bytes as usize, limit)?;
         // If blocks can share a sample, no batch is too small.
-        let fills = on_hopper || geometry.fills_enough(planes, multiprocessors);
+        let fills = has_clusters || geometry.fills_enough(planes, multiprocessors);
         Ok(Self {
             fills,
             geometry,
