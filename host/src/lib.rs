@@ -190,7 +190,7 @@ pub use device::{
 pub use dtype::{DType, Element, bf16, f16};
 pub use error::{DriverError, Error, InputsError, Result};
 #[doc(inline)]
-pub use launch_config::Arch;
+pub use launch_config::{Arch, TensorRates};
 #[doc(inline)]
 pub use model::{Inputs, Model, Options, Plan, Replicas};
 /// The crate of host arrays, in the version that this crate uses.

@@ -85,17 +85,27 @@ impl Arch {
         }
     }
 
-    /// Returns the dense multiply-adds of 16-bit operands with f32 accumulation, per cycle and multiprocessor
-    /// of a GPU of this compute capability.
+    /// Returns the rates of a GPU of this compute capability, if they are known.
     ///
     /// Sources: NVIDIA's architecture whitepapers (A100, Ada, H100, Blackwell), computed from TFLOP/s, number
     /// of multiprocessors and boost clock.
     #[must_use]
-    pub const fn rate(major: u32, minor: u32) -> u32 {
+    pub const fn rates(major: u32, minor: u32) -> Option<TensorRates> {
         match Self::of_capability(major, minor) {
-            Some(Self::Sm80) => sm80::rate(minor),
-            Some(Self::Sm90) => sm90::RATE,
-            _ => sm100::rate(major),
+            None => None,
+            Some(Self::Sm80) => sm80::rates(minor),
+            Some(Self::Sm90) => Some(sm90::RATES),
+            Some(Self::Sm100) => sm100::rates(major),
+        }
+    }
+
+    /// The rates of the architecture's GPUs for data centres, for a device whose rates are unknown.
+    #[must_use]
+    pub const fn usual_rates(self) -> TensorRates {
+        match self {
+            Self::Sm80 => sm80::USUAL_RATES,
+            Self::Sm90 => sm90::RATES,
+            Self::Sm100 => sm100::USUAL_RATES,
         }
     }
 
@@ -107,6 +117,22 @@ impl Arch {
             Self::Sm90 => "sm_90",
             Self::Sm100 => "sm_100",
         }
+    }
+}
+
+/// Dense multiply-adds of a multiprocessor's tensor cores per cycle, with f32 accumulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TensorRates {
+    /// With operands of f16 or bf16.
+    pub f16: u32,
+    /// With operands of tf32.
+    pub tf32: u32,
+}
+
+impl TensorRates {
+    /// The rates of tensor cores that multiply half as many operands of tf32 as of f16.
+    pub(crate) const fn of_f16(f16: u32) -> Self {
+        Self { f16, tf32: f16 / 2 }
     }
 }
 

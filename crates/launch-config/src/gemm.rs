@@ -16,6 +16,7 @@ mod windows;
 use core::fmt;
 
 use super::conv::ConvGeometry;
+use super::implicit_gemm::GemmDevice;
 use super::implicit_gemm::sm90::{Residency, Schedule};
 use super::{LaunchShape, Refusal, WARP_THREADS};
 use crate::mode::mode;
@@ -213,8 +214,7 @@ impl Gemm {
     pub fn new(
         (conv, element_bytes): (&ConvGeometry, u32),
         (adds_residual, has_list): (bool, bool),
-        multiprocessors: u32,
-        shared_bytes: u32,
+        device: &GemmDevice,
     ) -> Result<Self, Refusal> {
         let mut best: Result<Self, Refusal> = Err(Refusal::Needs("a tile"));
         let listed = |tile: &WarpgroupTile| !has_list || tile.pixels == LISTED_PIXELS;
@@ -223,10 +223,10 @@ impl Gemm {
                 let gemm = Self::in_tiles(
                     (conv, element_bytes),
                     (tile, schedule),
-                    multiprocessors,
-                    shared_bytes,
+                    device.multiprocessors,
+                    device.shared_bytes,
                 );
-                let cycles = |gemm: &Self| gemm.cycles(adds_residual);
+                let cycles = |gemm: &Self| gemm.cycles(adds_residual, device.rates());
                 best = match (best, gemm) {
                     (Ok(best), Ok(gemm)) if cycles(&gemm) < cycles(&best) => Ok(gemm),
                     (Ok(best), _) => Ok(best),

@@ -51,7 +51,7 @@ pub mod series;
 pub mod softmax;
 pub mod upsample;
 
-pub use arch::Arch;
+pub use arch::{Arch, TensorRates};
 pub use geometry::KernelGeometry;
 pub use mode::{AffineType, ElementType, Presence};
 pub use refusal::{Refusal, Rule};

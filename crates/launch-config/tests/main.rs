@@ -10,7 +10,7 @@ const AMPERE: GemmDevice = GemmDevice {
     multiprocessors: 132,
     shared_bytes: 227 * 1024,
     arch: Arch::Sm80,
-    multiply_adds_per_cycle: 0,
+    tensor_rates: None,
 };
 
 /// The same device with warpgroup MMA.

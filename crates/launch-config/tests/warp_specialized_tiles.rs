@@ -81,7 +81,7 @@ fn devices() -> impl Iterator<Item = GemmDevice> {
             multiprocessors,
             shared_bytes,
             arch: Arch::Sm90,
-            multiply_adds_per_cycle: 0,
+            tensor_rates: None,
         })
     })
 }

@@ -1,6 +1,9 @@
 //! The device properties that a choice of kernels may depend on.
 
-use launch_config::Arch;
+use std::collections::BTreeMap;
+
+use launch_config::{Arch, TensorRates};
+use serde::Serialize as _;
 
 use super::kind::{Device, Kind};
 use crate::contract::Limits;
@@ -32,19 +35,27 @@ pub struct DeviceProperties {
     pub multiprocessors: u32,
     /// The most shared memory of a block, in bytes; 0 for the CPU.
     pub shared_bytes_per_block: u32,
-    /// The level-2 cache, in bytes; 0 if unknown.
-    pub l2_bytes: u64,
-    /// Peak memory bandwidth by the data sheet, in bytes per second; 0 if unknown.
-    pub memory_bytes_per_s: u64,
-    /// Multiply-adds per cycle of one multiprocessor's tensor cores, for 16-bit operands with f32
-    /// accumulation; 0 if unknown.
-    pub f16_multiply_adds_per_cycle: u32,
-    /// The multiprocessors' boost clock, in Hz; 0 if unknown.
-    pub clock_hz: u64,
+    /// The level-2 cache, in bytes, if it is known.
+    pub l2_bytes: Option<u64>,
+    /// Peak memory bandwidth by the data sheet, in bytes per second, if it is known.
+    pub memory_bytes_per_s: Option<u64>,
+    /// The rates of the tensor cores, if they are known.
+    #[serde(serialize_with = "rates")]
+    pub tensor_rates: Option<TensorRates>,
+    /// The multiprocessors' boost clock, in Hz, if it is known.
+    pub clock_hz: Option<u64>,
 }
 
 fn name<S: serde::Serializer>(arch: &Arch, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(arch.name())
+}
+
+fn rates<S: serde::Serializer>(
+    rates: &Option<TensorRates>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let by_type = rates.map(|rates| BTreeMap::from([("f16", rates.f16), ("tf32", rates.tf32)]));
+    by_type.serialize(serializer)
 }
 
 /// Returns a GPU from its compute capability, multiprocessors, shared memory per block in KiB, level-2 cache
@@ -61,10 +72,10 @@ const fn gpu(
         arch,
         multiprocessors,
         shared_bytes_per_block: shared_kib * 1024,
-        l2_bytes: (l2_mib as u64) << 20,
-        memory_bytes_per_s: gb_per_s * 1_000_000_000,
-        f16_multiply_adds_per_cycle: Arch::rate(major, minor),
-        clock_hz: mhz * 1_000_000,
+        l2_bytes: Some((l2_mib as u64) << 20),
+        memory_bytes_per_s: Some(gb_per_s * 1_000_000_000),
+        tensor_rates: Arch::rates(major, minor),
+        clock_hz: Some(mhz * 1_000_000),
     }
 }
 
@@ -114,10 +125,10 @@ impl DeviceProperties {
             arch,
             multiprocessors: EMULATED_MULTIPROCESSORS,
             shared_bytes_per_block: Limits::emulated(arch).shared_bytes,
-            l2_bytes: 0,
-            memory_bytes_per_s: 0,
-            f16_multiply_adds_per_cycle: 0,
-            clock_hz: 0,
+            l2_bytes: None,
+            memory_bytes_per_s: None,
+            tensor_rates: None,
+            clock_hz: None,
         }
     }
 
@@ -135,13 +146,9 @@ impl DeviceProperties {
     /// operands: the longer of the two times. `None` if the rates are unknown.
     #[must_use]
     pub fn least_s(&self, bytes: u64, multiply_adds: u64) -> Option<f64> {
-        let rate = u64::from(self.multiprocessors)
-            * u64::from(self.f16_multiply_adds_per_cycle)
-            * self.clock_hz;
-        if rate == 0 || self.memory_bytes_per_s == 0 {
-            return None;
-        }
-        let moving = bytes as f64 / self.memory_bytes_per_s as f64;
+        let of_cycle = u64::from(self.multiprocessors) * u64::from(self.tensor_rates?.f16);
+        let rate = of_cycle * self.clock_hz?;
+        let moving = bytes as f64 / self.memory_bytes_per_s? as f64;
         Some(moving.max(multiply_adds as f64 / rate as f64))
     }
 }
@@ -164,9 +171,9 @@ impl Device {
                     arch: Arch::of_capability(major, minor).unwrap_or(Arch::Sm80),
                     multiprocessors: facts.processors,
                     shared_bytes_per_block: gpu.limits.shared_bytes,
-                    l2_bytes: facts.l2_bytes.unwrap_or(0),
+                    l2_bytes: facts.l2_bytes,
                     memory_bytes_per_s: gpu.rates.memory_bytes_per_s,
-                    f16_multiply_adds_per_cycle: Arch::rate(major, minor),
+                    tensor_rates: Arch::rates(major, minor),
                     clock_hz: gpu.rates.clock_hz,
                 }
             }

@@ -13,7 +13,7 @@ use super::epilogue::{Plan, channels_last_launches};
 use super::region::{Query, Region};
 use crate::device::DType;
 use crate::operators::Precision;
-use crate::operators::implicit_gemm::ImplicitGemm;
+use crate::operators::implicit_gemm::{ImplicitGemm, gemm_device};
 
 /// Returns an implicit GEMM without a norm. `strides` are the strides of an input that is not dense NCHW. The
 /// GEMM writes `output` if it can.
@@ -73,8 +73,7 @@ pub(super) fn matrix_product_of(
     Gemm::new(
         (conv, of.dtype.size() as u32),
         reads,
-        properties.multiprocessors,
-        properties.shared_bytes_per_block,
+        &gemm_device(properties),
     )
 }
 

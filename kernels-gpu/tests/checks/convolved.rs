@@ -52,7 +52,7 @@ pub(super) const DEVICE: GemmDevice = GemmDevice {
     multiprocessors: 1,
     shared_bytes: 227 * 1024,
     arch: Arch::Sm90,
-    multiply_adds_per_cycle: 0,
+    tensor_rates: None,
 };
 
 /// The three bf16 products leave out `e * f` of factors `a + e` and `b + f` that are rounded to 16 bits and

@@ -26,7 +26,7 @@ pub(super) const FOR_SINGLE_TILES: GemmDevice = GemmDevice {
 /// A device without warpgroup MMAs.
 const WITHOUT_WARPGROUPS: GemmDevice = GemmDevice {
     arch: Arch::Sm80,
-    multiply_adds_per_cycle: 0,
+    tensor_rates: None,
     ..DEVICE
 };
 

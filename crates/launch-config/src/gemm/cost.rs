@@ -1,6 +1,7 @@
 //! The estimated time of a product, by which tiles are chosen.
 
 use super::{Gemm, LINE_BYTES, Rows, WARPGROUP_THREADS};
+use crate::TensorRates;
 
 /// Cycles of a launch until the first stage has arrived, and after the last store.
 const START_CYCLES: u64 = 1_500;
@@ -14,9 +15,6 @@ const VALUE_CYCLES: u64 = 5;
 const RESIDUAL_CYCLES: u64 = 2;
 /// Cycles from the end of a tile's results in the only buffer until the next tile's residual has arrived.
 const RESIDUAL_LATENCY: u64 = 1_500;
-/// Bytes of one operand that a multiprocessor multiplies in a cycle: 2,048 multiply-adds of 16 bits, or
-/// 1,024 of tf32.
-const MULTIPLIED_PER_CYCLE: u64 = 4096;
 /// Tenths of a cycle in which a tensor map copies a line of up to 128 bytes, whatever its length: of a
 /// matrix, and of windows.
 const MATRIX_LINE: u64 = 23;
@@ -33,13 +31,17 @@ const WRITTEN_PER_CYCLE: u64 = 13;
 impl Gemm {
     /// The estimated cycles of a block. In the ping-pong schedule the epilogue of a tile runs beside the
     /// mainloop of the next.
-    pub(super) fn cycles(&self, adds_residual: bool) -> u64 {
+    pub(super) fn cycles(&self, adds_residual: bool, rates: TensorRates) -> u64 {
         let (g, tile) = (&self.geometry, self.tile);
         let blocks = self.shape.grid[0].max(1);
         let tiles = u64::from(g.tiles.div_ceil(blocks));
         let results = u64::from(g.tile_pixels * tile.filters);
         let bytes = u64::from(g.k_blocks) * u64::from(LINE_BYTES);
-        let multiplied = results * bytes / MULTIPLIED_PER_CYCLE;
+        let rate = match g.element_bytes {
+            4 => rates.tf32,
+            _ => rates.f16,
+        };
+        let multiplied = results * bytes / u64::from(rate * g.element_bytes);
         let of_row = match g.rows {
             Rows::PIXELS => MATRIX_LINE,
             _ => WINDOW_LINE,

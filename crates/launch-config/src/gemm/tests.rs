@@ -1,6 +1,13 @@
 use super::*;
-use crate::KernelGeometry;
+use crate::{Arch, KernelGeometry};
 use op_spec::ConvSpec;
+
+const H200: GemmDevice = GemmDevice {
+    multiprocessors: 132,
+    shared_bytes: 227 << 10,
+    arch: Arch::Sm90,
+    tensor_rates: None,
+};
 
 fn conv(x: [usize; 4], k: usize, filter: usize) -> ConvGeometry {
     let weight = [k, x[1], filter, filter];
@@ -10,7 +17,7 @@ fn conv(x: [usize; 4], k: usize, filter: usize) -> ConvGeometry {
 }
 
 fn gemm(x: [usize; 4], k: usize) -> Result<Gemm, Refusal> {
-    Gemm::new((&conv(x, k, 1), 2), (false, false), 132, 227 << 10)
+    Gemm::new((&conv(x, k, 1), 2), (false, false), &H200)
 }
 
 #[test]
@@ -80,7 +87,7 @@ fn windows_are_those_that_a_tensor_map_describes() {
 fn stages_have_taps_of_few_channels() {
     let stages = |channels, filter| {
         let conv = conv([2, channels, 20, 20], 24, filter);
-        let gemm = Gemm::new((&conv, 2), (false, false), 132, 227 << 10).expect("a product");
+        let gemm = Gemm::new((&conv, 2), (false, false), &H200).expect("a product");
         [gemm.geometry.stage_channels(), gemm.geometry.k_blocks]
     };
     assert_eq!(stages(64, 3), [64, 9]);
@@ -95,7 +102,7 @@ fn stages_have_taps_of_few_channels() {
 fn stages_and_results_of_f32_have_half_as_many_values() {
     let gemm = |channels, filter| {
         let conv = conv([2, channels, 20, 20], 24, filter);
-        let gemm = Gemm::new((&conv, 4), (false, false), 132, 227 << 10);
+        let gemm = Gemm::new((&conv, 4), (false, false), &H200);
         gemm.expect("a product").geometry
     };
     let stages = |channels, filter| {
@@ -216,8 +223,7 @@ fn rows_in_a_line_are_as_many_for_any_batch() {
 
 #[test]
 fn other_convolutions_are_refused() {
-    let refused =
-        |conv: &ConvGeometry| Gemm::new((conv, 2), (false, false), 132, 227 << 10).is_err();
+    let refused = |conv: &ConvGeometry| Gemm::new((conv, 2), (false, false), &H200).is_err();
     let good = conv([2, 16, 5, 5], 24, 1);
     assert!(!refused(&good));
     assert!(!refused(&conv([2, 16, 5, 5], 24, 3)));

@@ -6,11 +6,11 @@ use super::reformatted::k_vector_channels;
 use super::{
     BLOCK_THREADS, EpilogueKind, FilterLoader, GemmTile, ImplicitGemmGeometry, K_VECTOR_VALUES,
     KVectorStrides, MmaOperands, OperandFormat, PixelShuffle, Prescale, SCANNED_ELEMENTS,
-    SPREAD_THREADS, StagedTiles, WARP_SPECIALIZED, sm80, sm90,
+    SPREAD_THREADS, StagedTiles, WARP_SPECIALIZED, sm90,
 };
 use crate::conv::ConvGeometry;
 use crate::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
-use crate::{Arch, LaunchShape, Refusal};
+use crate::{Arch, LaunchShape, Refusal, TensorRates};
 
 /// Shared memory that the system reserves in each block, in bytes.
 const BLOCK_RESERVE: u32 = 1024;
@@ -28,18 +28,14 @@ pub struct GemmDevice {
     pub shared_bytes: u32,
     /// The architecture, which determines the available tiles.
     pub arch: Arch,
-    /// The 16-bit multiply-adds of a multiprocessor in a cycle, at most 2^16; 0 for the architecture's usual
-    /// rate.
-    pub multiply_adds_per_cycle: u32,
+    /// The rates of the tensor cores, each at most 2^16, if they are known.
+    pub tensor_rates: Option<TensorRates>,
 }
 
 impl GemmDevice {
-    /// Returns the multiply-adds per cycle for the cost model.
-    pub(super) fn rate(&self) -> u64 {
-        match self.multiply_adds_per_cycle {
-            0 => sm80::FITTED_RATE,
-            rate => rate.into(),
-        }
+    /// The rates for cost models.
+    pub(crate) fn rates(&self) -> TensorRates {
+        self.tensor_rates.unwrap_or(self.arch.usual_rates())
     }
 }
 

@@ -37,7 +37,7 @@ impl GemmConfig {
         let outputs = u64::from(self.tile.filters() * self.tile.pixels());
         let products = if self.format.step_parts() == 2 { 3 } else { 1 };
         let mma_steps = u64::from(g.k_blocks) * u64::from(g.mma_steps);
-        let consumer = outputs * mma_steps * products * self.tile.step_cost(device.rate())
+        let consumer = outputs * mma_steps * products * self.tile.step_cost(device.rates())
             / STEP_COSTS_PER_CYCLE;
         let mut finishing = outputs * costs.result / STEP_COSTS_PER_CYCLE;
         if g.epilogue.is_store() {
@@ -77,6 +77,6 @@ impl GemmTile {
     /// Approximate cycles of an MMA step of a single-part format.
     pub(super) fn step_cycles(self, device: &GemmDevice) -> u64 {
         let outputs = u64::from(self.filters() * self.pixels());
-        outputs * self.step_cost(device.rate()) / STEP_COSTS_PER_CYCLE
+        outputs * self.step_cost(device.rates()) / STEP_COSTS_PER_CYCLE
     }
 }

@@ -3,6 +3,7 @@
 //! M is filters and N is pixels, since a row of accumulators is a row of NCHW.
 
 use super::{GemmConfig, GemmDevice, GemmTile};
+use crate::TensorRates;
 use crate::arch::Costs;
 
 /// 64 filters by 128 pixels.
@@ -36,11 +37,15 @@ pub(crate) const COSTS: Costs = Costs {
     tile_cycles: 3_000,
 };
 
-/// Multiply-adds per cycle of compute capability 8, by its minor number.
-pub(crate) const fn rate(minor: u32) -> u32 {
+/// The rates of an A100.
+pub(crate) const USUAL_RATES: TensorRates = TensorRates::of_f16(1024);
+
+/// The rates of compute capability 8, by its minor number.
+pub(crate) const fn rates(minor: u32) -> Option<TensorRates> {
     match minor {
-        0 => 1024,
-        _ => 512,
+        0 => Some(USUAL_RATES),
+        6 | 9 => Some(TensorRates::of_f16(512)),
+        _ => None,
     }
 }
 

@@ -30,7 +30,7 @@ pub use block::{
 };
 pub use mainloop::{MainloopConfig, Residency, Schedule, WarpSpecializedLayout};
 pub(crate) use suits::suits;
-pub(crate) use tiles::{COSTS, RATE};
+pub(crate) use tiles::{COSTS, RATES};
 pub use tiles::{TILES, W64N128, WARP_SPECIALIZED};
 
 use super::{

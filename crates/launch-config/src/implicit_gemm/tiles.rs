@@ -4,6 +4,7 @@ use super::OperandFormat;
 use super::sm80::{self, M16N64, M16N256, M32N128, M64N32, M64N128};
 use super::sm90::tiles::{self, W64N128, WARP_SPECIALIZED};
 use super::tile::{GemmTile, Mainloop};
+use crate::TensorRates;
 
 impl GemmTile {
     /// The label of the tile's kernels; `None` if no architecture has the tile.
@@ -35,11 +36,10 @@ impl GemmTile {
         self.is_warp_specialized() || self.operands == M32N128.operands
     }
 
-    /// Cost of an MMA step for each output, in ten-thousandths of a cycle, on multiprocessors of `rate`
-    /// multiply-adds per cycle.
-    pub(super) const fn step_cost(self, rate: u64) -> u64 {
+    /// Cost of an MMA step for each output, in ten-thousandths of a cycle, on tensor cores of these rates.
+    pub(super) const fn step_cost(self, rates: TensorRates) -> u64 {
         match self.mainloop {
-            Mainloop::Sm80CpAsync => sm80::step_cost(self) * sm80::FITTED_RATE / rate,
+            Mainloop::Sm80CpAsync => sm80::step_cost(self) * sm80::FITTED_RATE / rates.f16 as u64,
             _ => tiles::step_cost(self),
         }
     }

@@ -226,11 +226,11 @@ fn describe(device: CudaDevice, limits: &Limits) -> Result<DeviceInfo, DriverErr
     })
 }
 
-/// Peak rates of a device from the driver's attributes; 0 if unknown.
+/// Peak rates of a device from the driver's attributes, if it knows them.
 #[derive(Clone, Copy)]
 pub(crate) struct Rates {
-    pub(crate) clock_hz: u64,
-    pub(crate) memory_bytes_per_s: u64,
+    pub(crate) clock_hz: Option<u64>,
+    pub(crate) memory_bytes_per_s: Option<u64>,
 }
 
 fn rates(device: CudaDevice) -> Result<Rates, DriverError> {
@@ -238,10 +238,11 @@ fn rates(device: CudaDevice) -> Result<Rates, DriverError> {
     let get = |which| attribute(device, which).map(u64::from);
     let memory_khz = get(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
     let bus_bits = get(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
+    let known = |rate| (rate > 0).then_some(rate);
     Ok(Rates {
-        clock_hz: 1000 * get(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+        clock_hz: known(1000 * get(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?),
         // Two transfers a cycle.
-        memory_bytes_per_s: 2 * 1000 * memory_khz * bus_bits / 8,
+        memory_bytes_per_s: known(2 * 1000 * memory_khz * bus_bits / 8),
     })
 }
 

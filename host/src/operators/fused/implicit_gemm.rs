@@ -29,12 +29,12 @@ use launch_config::implicit_gemm::{
 use op_spec::Layout;
 
 /// The device properties that a config depends on.
-fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
+pub(crate) fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
     GemmDevice {
         multiprocessors: properties.multiprocessors,
         shared_bytes: properties.shared_bytes_per_block,
         arch: properties.arch,
-        multiply_adds_per_cycle: properties.f16_multiply_adds_per_cycle,
+        tensor_rates: properties.tensor_rates,
     }
 }
 

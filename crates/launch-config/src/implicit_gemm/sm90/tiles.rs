@@ -2,6 +2,7 @@
 
 use super::super::sm80::{self, M16N64, M16N256, M32N128, M64N32, M64N128};
 use super::super::tile::{GemmTile, Mainloop};
+use crate::TensorRates;
 use crate::arch::Costs;
 
 /// 64 filters by 128 pixels, by a warpgroup. The eight pixels of an octet are consecutive in the halo tile,
@@ -37,8 +38,8 @@ pub const TILES: [GemmTile; 7] = [
 /// Constants of the cost model, measured on an H200.
 pub(crate) const COSTS: Costs = sm80::COSTS;
 
-/// Multiply-adds per cycle of compute capability 9.
-pub(crate) const RATE: u32 = 2048;
+/// The rates of an H100 and an H200.
+pub(crate) const RATES: TensorRates = TensorRates::of_f16(2048);
 
 /// Blocks that a multiprocessor should hold for values of `parts` parts: as many as registers allow.
 pub(in super::super) const fn blocks_per_processor(tile: GemmTile, parts: u32) -> u32 {
