@@ -199,7 +199,7 @@ impl Steps {
         for (at, step) in self.steps.iter().enumerate() {
             let dtype = if at == 0 { self.dtype } else { DType::F32 };
             let operation = self.operation.of_step(at, self.steps.len());
-            let labels = [operation.name().into(), dtype.label()];
+            let labels = [label(operation), dtype.label()];
             match step {
                 Step::Rows(rows) => plan.launch(&ROW_REDUCTION, &labels, rows.shape())?,
                 Step::Channels(channels) => {
@@ -278,6 +278,18 @@ pub(crate) fn append(
     Steps::of(problem, program.dtype(x))?.append(program, x, &output)
 }
 
+/// The kernels' label of an operation.
+const fn label(operation: ReductionOp) -> Label {
+    Label::Name(match operation {
+        ReductionOp::Max => "max",
+        ReductionOp::Min => "min",
+        ReductionOp::Sum => "sum",
+        ReductionOp::Mean => "mean",
+        ReductionOp::LogSumExp => "logsumexp",
+        _ => "without kernels",
+    })
+}
+
 /// The channel reduction at the end of a fusion.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OfChannels {
@@ -302,7 +314,7 @@ impl OfChannels {
 
     /// The labels of the kernels that reduce tensors of `dtype`.
     pub(super) fn labels(&self, dtype: DType) -> [Label; 2] {
-        [self.operation().name().into(), dtype.label()]
+        [label(self.operation()), dtype.label()]
     }
 
     /// Allocates the tensor of the reduced channels of `x`.
