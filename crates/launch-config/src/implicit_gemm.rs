@@ -52,7 +52,7 @@ pub use config::{ASSUMED_BATCH, GemmConfig, GemmDevice};
 pub use epilogue::{Epilogue, EpilogueKind, RoundedEpilogue, RoundedFunction};
 pub use filters::FilterLoader;
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
-pub use operands::{MmaOperands, OperandFormat, PASSES, Prescale};
+pub use operands::{BF16X3_PRODUCTS, MmaOperands, OperandFormat, Prescale};
 pub use reduced::{MAX_REDUCED_FILTERS, REDUCED_PIXELS, ReducedResults, ResultReduction};
 pub use shuffle::{PhaseTaps, PixelShuffle};
 pub use sm80::{M16N64, M16N256, M32N128, M64N32, M64N128};

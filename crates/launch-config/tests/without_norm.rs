@@ -33,7 +33,7 @@ fn convolutions_alone_take_tiles_that_end_results() {
                     ..any.geometry
                 };
                 assert_eq!(without_norm.geometry, stored);
-                assert!(without_norm.tile.ends(format));
+                assert!(without_norm.tile.has_store_epilogue(format));
                 assert_eq!(without_norm.moment_elements(), 0);
                 assert!(any.moment_elements() > 0);
             }

@@ -67,7 +67,9 @@ fn tiles<F: Operand>(row: &Row) -> Vec<Option<GemmTile>> {
     }
     match row.channels[2] {
         19 => {
-            let epilogue = TILES.into_iter().filter(|tile| tile.ends(F::OPERANDS));
+            let epilogue = TILES
+                .into_iter()
+                .filter(|tile| tile.has_store_epilogue(F::OPERANDS));
             epilogue.map(Some).collect()
         }
         _ => vec![None, Some(W64N128), Some(WARP_SPECIALIZED)],

@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_branch_without_another_is_excluded_where_it_was_asked_for() {
-        let source = "if S::TILE.ends(F::OPERANDS) && alone { one() }\nif F::PARTS > 1 { two() }";
+        let source = "if S::TILE.has_store_epilogue(F::OPERANDS) && alone { one() }\nif F::PARTS > 1 { two() }";
         assert_eq!(
             excluded(source, &["S::TILE"], &["alone", "one", "two"]),
             ["alone", "one"]

@@ -310,7 +310,7 @@ impl<'a> ReformattedInput<'a> {
         if !device.arch.tiles().contains(&tile) {
             return None;
         }
-        if format.passes > 1 && !tile.makes_passes() {
+        if format.passes > 1 && !tile.has_bf16x3() {
             return None;
         }
         // A warp-specialized tile's results are never all in shared memory.

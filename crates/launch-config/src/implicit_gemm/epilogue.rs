@@ -199,8 +199,10 @@ impl GemmConfig {
                 "one operand for each value in a step of a convolution without a norm",
             ));
         }
-        let ends = |config: &Self| config.tile.ends(format) && device.arch.suits(config, device);
-        Self::of_tiles(conv, (None, epilogue), format, device, batch, ends)
+        let takes = |config: &Self| {
+            config.tile.has_store_epilogue(format) && device.arch.suits(config, device)
+        };
+        Self::of_tiles(conv, (None, epilogue), format, device, batch, takes)
     }
 
     /// Chooses the config of a convolution without a norm from NHWC to NHWC of a 16-bit type, in

@@ -9,7 +9,7 @@ pub struct OperandFormat {
     pub parts: u32,
     /// Whether values are scaled by a power of two, so that an f16 can hold them.
     pub scaled: bool,
-    /// Passes over the reduction, each with other parts of filters and input ([`PASSES`]); 1 where an MMA
+    /// Passes over the reduction, each with other parts of filters and input ([`BF16X3_PRODUCTS`]); 1 where an MMA
     /// step multiplies all combinations of parts.
     pub passes: u32,
 }
@@ -17,7 +17,7 @@ pub struct OperandFormat {
 /// Parts of the filters and of the input in each pass of [`OperandFormat::BF16X3`], the smallest products
 /// first: low by high, middle by middle, high by low, middle by high, high by middle, high by high. Tensor
 /// cores truncate each sum in proportion to its magnitude, so it should become large as late as possible.
-pub const PASSES: [[u32; 2]; 6] = [[2, 0], [1, 1], [0, 2], [1, 0], [0, 1], [0, 0]];
+pub const BF16X3_PRODUCTS: [[u32; 2]; 6] = [[2, 0], [1, 1], [0, 2], [1, 0], [0, 1], [0, 0]];
 
 impl OperandFormat {
     /// f32 split into two f16, 22 bits in all.
@@ -43,7 +43,7 @@ impl OperandFormat {
     pub const BF16X3: Self = Self {
         parts: 3,
         scaled: false,
-        passes: PASSES.len() as u32,
+        passes: BF16X3_PRODUCTS.len() as u32,
     };
 
     /// Whether stored values are operands without conversion.

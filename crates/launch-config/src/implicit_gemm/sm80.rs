@@ -7,19 +7,19 @@ use crate::TensorRates;
 use crate::arch::Costs;
 
 /// 64 filters by 128 pixels.
-pub const M64N128: GemmTile = GemmTile::new(4, 4, 1);
+pub const M64N128: GemmTile = GemmTile::new(64, 128);
 
 /// 32 filters by 128 pixels.
-pub const M32N128: GemmTile = GemmTile::new(2, 4, 1);
+pub const M32N128: GemmTile = GemmTile::new(32, 128);
 
 /// 16 filters by 256 pixels.
-pub const M16N256: GemmTile = GemmTile::new(1, 8, 1);
+pub const M16N256: GemmTile = GemmTile::new(16, 256);
 
 /// 64 filters by 32 pixels, for problems that have few pixels.
-pub const M64N32: GemmTile = GemmTile::new(1, 4, 4);
+pub const M64N32: GemmTile = GemmTile::new(64, 32).with_warps_along_filters();
 
 /// 16 filters by 64 pixels, for problems that have few pixels.
-pub const M16N64: GemmTile = GemmTile::new(1, 2, 1);
+pub const M16N64: GemmTile = GemmTile::new(16, 64);
 
 /// The tiles of `mma.sync`, from which a config is chosen.
 pub const TILES: [GemmTile; 5] = [M64N128, M32N128, M16N256, M64N32, M16N64];

@@ -374,7 +374,7 @@ impl GemmConfig {
     /// Checks whether ping-pong is faster although there are filters for two tiles of a block. Filters must
     /// be resident. Results are written while the other warpgroup multiplies, but each tile of filters loads
     /// its own halo tiles.
-    fn alternates(&self, device: &GemmDevice) -> bool {
+    fn prefers_ping_pong(&self, device: &GemmDevice) -> bool {
         let (g, format) = (&self.geometry, self.format);
         let mma_steps = u64::from(g.k_blocks) * u64::from(g.mma_steps);
         let multiplying = mma_steps * STEP_CYCLES;
@@ -401,7 +401,7 @@ impl GemmConfig {
     pub(super) fn warp_specialized_tiles(&self, device: &GemmDevice) -> u32 {
         let g = &self.geometry;
         match g.warp_specialized_rounds(self.format, self.split_k, device, g.work_tiles()) {
-            Some([one, two]) if two <= one && !self.alternates(device) => 2,
+            Some([one, two]) if two <= one && !self.prefers_ping_pong(device) => 2,
             _ => 1,
         }
     }

@@ -53,12 +53,23 @@ pub const PROMOTION_MMA_STEPS: u32 = 16;
 pub const MMA_BATCH_STEPS: u32 = 3;
 
 impl GemmTile {
-    pub(super) const fn new(operands: u32, pixel_octets: u32, filter_warps: u32) -> Self {
+    /// Returns the tile of `mma.sync` with these extents. All of its warps are along the pixels.
+    pub(super) const fn new(filters: u32, pixels: u32) -> Self {
         Self {
-            operands,
-            pixel_octets,
-            filter_warps,
+            operands: filters / OPERAND_ROWS,
+            pixel_octets: pixels / (WARPS * INSTRUCTION_PIXELS),
+            filter_warps: 1,
             mainloop: Mainloop::Sm80CpAsync,
+        }
+    }
+
+    /// Returns the tile with the same extents and all of its warps along the filters.
+    pub(super) const fn with_warps_along_filters(self) -> Self {
+        Self {
+            operands: self.operands / WARPS,
+            pixel_octets: self.pixel_octets * WARPS,
+            filter_warps: WARPS,
+            ..self
         }
     }
 

@@ -25,14 +25,14 @@ impl GemmTile {
     /// several parts in an MMA step does: [`OperandFormat::BF16X3`] is used instead. In other formats the
     /// largest tile of each kind of MMA does and, for f32, one tile for few filters.
     #[must_use]
-    pub const fn ends(self, format: OperandFormat) -> bool {
+    pub const fn has_store_epilogue(self, format: OperandFormat) -> bool {
         let is_largest = self.mainloop.is_warpgroup_mma() || self.operands == M64N128.operands;
         let is_smaller = self.operands == M32N128.operands && !format.is_stored();
         format.step_parts() == 1 && (is_largest || is_smaller)
     }
 
-    /// Whether the tile has kernels with several passes over the reduction.
-    pub(super) const fn makes_passes(self) -> bool {
+    /// Whether the tile has kernels of [`OperandFormat::BF16X3`].
+    pub(super) const fn has_bf16x3(self) -> bool {
         self.is_warp_specialized() || self.operands == M32N128.operands
     }
 

@@ -5,7 +5,7 @@ use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use cuda_std::{Storage, bf16, f16, mma};
 #[cfg(hopper)]
 use launch_config::implicit_gemm::MMA_BATCH_STEPS;
-use launch_config::implicit_gemm::{OperandFormat, PASSES};
+use launch_config::implicit_gemm::{BF16X3_PRODUCTS, OperandFormat};
 
 /// A warp's filters for the steps of an MMA batch, by part.
 #[cfg(hopper)]
@@ -61,8 +61,8 @@ pub(super) struct Bf16x3;
 /// Returns the part that each pass multiplies, two bits a pass: of the filters (`which` 0) or the input (1).
 const fn parts_of_passes(which: usize) -> u32 {
     let (mut parts, mut pass) = (0, 0);
-    while pass < PASSES.len() {
-        parts |= PASSES[pass][which] << (2 * pass);
+    while pass < BF16X3_PRODUCTS.len() {
+        parts |= BF16X3_PRODUCTS[pass][which] << (2 * pass);
         pass += 1;
     }
     parts

@@ -13,7 +13,7 @@ use crate::arch::Costs;
 /// - *octets*, for any convolution: rows of eight pixels, each with its own row of the halo tile.
 pub const W64N128: GemmTile = GemmTile {
     mainloop: Mainloop::Sm90CpAsync,
-    ..GemmTile::new(1, 16, 4)
+    ..GemmTile::new(64, 128).with_warps_along_filters()
 };
 
 /// 64 filters by 256 pixels, in the layouts of [`W64N128`], with both operands in shared memory. Each of two
@@ -21,7 +21,7 @@ pub const W64N128: GemmTile = GemmTile {
 /// Octets may be in several strips and slices.
 pub const WARP_SPECIALIZED: GemmTile = GemmTile {
     mainloop: Mainloop::Sm90WarpSpecialized,
-    ..GemmTile::new(1, 32, 4)
+    ..GemmTile::new(64, 256).with_warps_along_filters()
 };
 
 /// Hopper's tiles: those of [`sm80`](super::super::sm80), and its own.

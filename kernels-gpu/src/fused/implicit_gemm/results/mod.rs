@@ -122,7 +122,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
     /// Whether this is a convolution without a norm, which only some tiles support.
     #[inline(always)]
     pub(super) fn is_without_norm(&self) -> bool {
-        S::TILE.ends(F::OPERANDS) && self.g.epilogue.is_store()
+        S::TILE.has_store_epilogue(F::OPERANDS) && self.g.epilogue.is_store()
     }
 
     /// Loads the parameters of the block's filters to shared memory, for all tiles.
