@@ -3,14 +3,14 @@
 
 bugs! {
     GEMM_BUGS:
-    "fused/gemm/mod.rs":
+    "fused/gemm/sm90/mod.rs":
         gemm_multiplies_the_first_filters_alone, gemm::matches::<f16>,
             "[pixel_tile * self.g.tile_pixels, «filter_tile * self.tile[1]»]" => "0";
         gemm_warpgroups_have_the_same_half, gemm::matches::<f16>,
             "(1 - self.g.schedule.shift()) * «number» * self.tile[0]" => "0";
         gemm_parts_start_anywhere, gemm::matches::<f16>,
             "first: «start.wrapping_neg() % TILE_BYTES»," => "128";
-    "fused/gemm/produce.rs":
+    "fused/gemm/sm90/produce.rs":
         gemm_announces_too_few_bytes, gemm::matches::<f16>,
             "produce(memory, «g.tile_pixels * LINE_BYTES», of_tile, copy);" => "g.tile_pixels * LINE_BYTES - 16";
         gemm_fills_stages_that_are_read, gemm::matches::<f16>,
@@ -33,7 +33,7 @@ bugs! {
             "if s == «conv.s» {" => "conv.s + 1";
         gemm_puts_all_taps_of_a_stage_to_its_start, gemm::matches_of_windows::<f16>,
             "let of_part = «(g.tile_pixels << g.unit_shift) * wgmma::UNIT_BYTES»;" => "0";
-    "fused/gemm/pad_channels.rs":
+    "fused/gemm/sm90/pad_channels.rs":
         gemm_pads_columns_behind_alone, gemm::matches_of_windows::<f16>,
             "column.wrapping_sub(«column_lead»)" => "0";
         gemm_pads_with_the_next_pixel, gemm::matches_of_windows::<f16>,
@@ -48,7 +48,7 @@ bugs! {
             "joined < «g.joined_rows» {" => "g.joined_rows + 1";
         gemm_pads_half_of_a_vector_of_f32, gemm::matches_of_windows::<f32>,
             "        «y.store_vec(at + low.len(), high);»\n" => "";
-    "fused/gemm/consume.rs":
+    "fused/gemm/sm90/consume.rs":
         gemm_releases_stages_before_they_are_read, gemm::matches::<f16>,
             "if let Some(stage) = «to_release.replace(state.stage)» {" => "{ to_release.replace(state.stage); Some(state.stage) }";
         gemm_warpgroups_do_not_take_turns, gemm::matches::<f16>,
@@ -61,7 +61,7 @@ bugs! {
             "laid_out(first + «step», self.layout)" => "0 * step";
         gemm_taps_of_a_stage_are_side_by_side, gemm::matches_of_windows::<f16>,
             "(step >> shift) * «(lines << unit_shift)»" => "STEP_UNITS";
-    "fused/gemm/results.rs":
+    "fused/gemm/sm90/results.rs":
         gemm_has_no_bias, gemm::matches::<f16>,
             "[gain, «bias», 0.0]" => "shift";
         gemm_adds_the_bias_of_the_other_filter, gemm::matches::<f16>,
@@ -88,7 +88,7 @@ bugs! {
             "bounds != Bounds::NONE && «!self.output.ends_with_bounds()»" => "false";
         gemm_has_no_slope_behind_a_residual, gemm::matches::<f16>,
             "(_, true) if «rounded.after.slope != 1.0»" => "false";
-    "fused/gemm/write.rs":
+    "fused/gemm/sm90/write.rs":
         gemm_stores_before_results_are_there, gemm::matches::<f16>,
             "        «pipeline.full(state.stage).wait(state.parity);»\n" => "";
         gemm_gives_room_before_results_are_read, gemm::matches::<f16>,

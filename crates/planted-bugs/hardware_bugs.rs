@@ -109,7 +109,7 @@ bugs! {
         pixels_of_few_filters_are_found_in_32_bits, far_products_nhwc::few_filters,
             "under[i] = «(samples[i] + element.unwrap_or(0) as usize) * channels»;"
                 => "(samples[i] as u32 + element.unwrap_or(0)).wrapping_mul(channels as u32) as usize";
-    "fused/gemm/pad_channels.rs":
+    "fused/gemm/sm90/pad_channels.rs":
         pixels_of_few_channels_are_found_in_32_bits, far_products_nhwc::gemm,
             "x.load_readonly(«start + of_slice as usize»);"
                 => "(start as u32).wrapping_add(of_slice) as usize";

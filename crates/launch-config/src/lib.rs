@@ -26,7 +26,13 @@ pub mod copy_strided;
 pub mod depthwise;
 pub mod elementwise;
 pub mod gate;
-pub mod gemm;
+pub mod gemm {
+    //! Convolutions from NHWC to NHWC as matrix products (GEMM).
+
+    mod sm90;
+
+    pub use sm90::*;
+}
 mod geometry;
 pub mod implicit_gemm;
 pub mod layer_norm;

@@ -7,7 +7,13 @@ pub mod clamp_multiply_channel_reduction;
 pub mod depthwise;
 pub mod fold_scale;
 #[cfg(hopper)]
-pub mod gemm;
+pub mod gemm {
+    //! Matrix products of windows and filters, from NHWC to NHWC.
+
+    mod sm90;
+
+    pub use sm90::*;
+}
 pub mod group_norm_scale_max_pool2d_clamp;
 pub mod group_norm_scale_pointwise;
 pub mod group_norm_scale_resident;

@@ -9,8 +9,8 @@ pub struct OperandFormat {
     pub parts: u32,
     /// Whether values are scaled by a power of two, so that an f16 can hold them.
     pub scaled: bool,
-    /// Passes over the reduction, each with other parts of filters and input ([`BF16X3_PRODUCTS`]); 1 where an MMA
-    /// step multiplies all combinations of parts.
+    /// Passes over the reduction, each with other parts of filters and input ([`BF16X3_PRODUCTS`]); 1 where
+    /// an MMA step multiplies all combinations of parts.
     pub passes: u32,
 }
 

@@ -46,7 +46,8 @@ impl Mainloop {
     }
 }
 
-/// MMA steps of split values between two accumulator promotions; see `kernels_gpu`'s `implicit_gemm::warps`.
+/// MMA steps of split values between two accumulator promotions; see `implicit_gemm::sm80::warps` of
+/// `kernels_gpu`.
 pub const PROMOTION_MMA_STEPS: u32 = 16;
 
 /// MMA steps that a warpgroup starts as one batch. K blocks have a multiple of them.

@@ -14,7 +14,7 @@
 //!               for each K block of channels:                                      # in one of two stages
 //!                   wait for the halo tile: the K-vectors of `reformatted` that the tile touches; barrier
 //!                   start to copy the next K block's, or the next tile's           # (`halo`)
-//!                   for each step, two K-vectors of the reduction:                 # (`warps`, `warpgroup`)
+//!                   for each step, two K-vectors of the reduction:       # (`sm80::warps`, `sm90::warpgroup`)
 //!                       sums[filter][pixel] += operands[step] * halo tile[base[pixel] + offset[step]]
 //!               value = sums * descale + bias                                    # (`results`)
 //!               without a norm: y = epilogue(value); recompute results that are NaN  # (`fixup`)
@@ -37,10 +37,10 @@
 //! | `.._bf16x3_f32` | three bf16, which hold all bits, in six passes; for convolutions without a norm |
 //! | `.._f16`, `.._bf16` | as stored, exact |
 //!
-//! Accumulators are f32. Tensor cores truncate them, so accumulators of split values are promoted (`warps`,
-//! `warpgroup`). A value that is not finite may make all results of its sample and group infinite or NaN;
-//! with a norm they become NaN anyway. Without a norm, results that are NaN are recomputed from their own
-//! window (`fixup`).
+//! Accumulators are f32. Tensor cores truncate them, so accumulators of split values are promoted
+//! (`sm80::warps`, `sm90::warpgroup`). A value that is not finite may make all results of its sample and
+//! group infinite or NaN; with a norm they become NaN anyway. Without a norm, results that are NaN are
+//! recomputed from their own window (`fixup`).
 //!
 //! # Layers
 //! The modules, from the bottom up. Each module imports only from lines before its own; a test checks it.
@@ -50,8 +50,8 @@
 //! 4. `filters`, `halo`, `fixup`: the kernel on the filters; halo tiles; the NaN/Inf fix-up
 //! 5. `results`: the epilogue
 //! 6. `multiplier`: the interface of the mainloop's MMA
-//! 7. `warps`, `warpgroup`: the implementations of `multiplier` by `mma.sync` and `wgmma`
-//! 8. `product`, `sm90`: the kernels
+//! 7. `sm80`, `sm90`: the implementations of `multiplier` by `mma.sync` and `wgmma`; the kernels for Hopper
+//! 8. `product`: the kernels for all architectures
 
 mod combine;
 mod filters;
@@ -62,14 +62,14 @@ mod multiplier;
 mod product;
 mod reformat;
 mod results;
+mod sm80 {
+    pub(super) mod warps;
+}
 #[cfg(hopper)]
 mod sm90;
 mod tables;
 mod tile;
 mod tile_coord;
-#[cfg(hopper)]
-mod warpgroup;
-mod warps;
 
 pub use combine::*;
 pub use filters::*;

@@ -5,7 +5,7 @@
 //! box of the output, so the K-vectors that they touch are a box as well: the halo tile. A pixel has a base
 //! in the halo tile, a tap has an offset, and their sum is the address of the K-vector that the tap of that
 //! pixel multiplies, for any stride, dilation and filter. A [`Multiplier`] multiplies a K block, warp by warp
-//! (`warps`) or as a warpgroup (`warpgroup`).
+//! (`sm80::warps`) or as a warpgroup (`sm90::warpgroup`).
 //!
 //! A block keeps its filters and takes one tile of pixels after another. The halo tile is double buffered:
 //! While the block multiplies one K block, it loads the halo tile of the next K block, of this tile or the
@@ -42,14 +42,14 @@ use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
 use super::halo::Halo;
 use super::multiplier::Multiplier;
 use super::results::{Output, Results};
+use super::sm80::warps::Warps;
+#[cfg(hopper)]
+use super::sm90::warpgroup::Warpgroup;
 use super::tables::Tables;
 #[cfg(hopper)]
 use super::tile::W64N128;
 use super::tile::{M16N64, M16N256, M32N128, M64N32, M64N128, NO_SUMS, TileShape};
 use super::tile_coord::{FilterSet, TileCoord, load_tile};
-#[cfg(hopper)]
-use super::warpgroup::Warpgroup;
-use super::warps::Warps;
 use crate::parts::index::div_rem;
 use crate::parts::store::{GainAndShift, StoreEpilogue};
 

@@ -81,6 +81,7 @@ mod shared_rows;
 mod shuffled;
 mod staged_f32;
 mod tile_epilogue;
+pub(super) mod warpgroup;
 mod work;
 
 #[cfg(not(target_arch = "nvptx64"))]

@@ -8,9 +8,9 @@
 //! The time of a tensor map for a line does not depend on the line's length, so few lines of a window are
 //! fast.
 
-use super::super::conv::ConvGeometry;
-use super::super::{LaunchShape, Refusal};
 use super::{LINE_BYTES, UNIT_BYTES};
+use crate::conv::ConvGeometry;
+use crate::{LaunchShape, Refusal};
 
 /// Values that a thread of the copy writes side by side.
 pub const VECTOR_VALUES: u32 = 8;

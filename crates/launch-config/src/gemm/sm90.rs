@@ -15,12 +15,12 @@ mod windows;
 
 use core::fmt;
 
-use super::conv::ConvGeometry;
-use super::implicit_gemm::GemmDevice;
-use super::implicit_gemm::sm90::{Residency, Schedule};
-use super::{LaunchShape, Refusal, WARP_THREADS};
+use crate::conv::ConvGeometry;
+use crate::implicit_gemm::GemmDevice;
+use crate::implicit_gemm::sm90::{Residency, Schedule};
 use crate::mode::mode;
 use crate::pipeline::Skip;
+use crate::{LaunchShape, Refusal, WARP_THREADS};
 
 pub use few_channels::{FewChannels, PAD_THREADS, PadChannelsGeometry, VECTOR_VALUES};
 pub use tiles::{LISTED_PIXELS, TILES, WarpgroupTile, tiles};

@@ -8,7 +8,7 @@
 //!
 //! # Accumulators
 //! [`MMA_BATCH_STEPS`] steps are an MMA batch. In the f16x2 split an MMA batch starts from zero, and ordinary
-//! additions, which round, add it to the tile's total. Tensor cores truncate (`warps` describes the
+//! additions, which round, add it to the tile's total. Tensor cores truncate (`sm80::warps` describes the
 //! consequences). With so few truncating additions in a row, the error stays at 4e-7 of the results' standard
 //! deviation for any number of terms. Single-part values are accumulated by the tensor cores alone, which
 //! saves registers.
@@ -24,18 +24,18 @@ use cuda_std::{async_proxy, thread};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::{MMA_BATCH_STEPS, OPERAND_ROWS, OPERAND_WORDS};
 
-use super::format::{Format, MmaBatchFilters};
-use super::halo::Halo;
-use super::multiplier::Multiplier;
-use super::results::Results;
-use super::tile::{Sums, TileShape};
+use super::super::format::{Format, MmaBatchFilters};
+use super::super::halo::Halo;
+use super::super::multiplier::Multiplier;
+use super::super::results::Results;
+use super::super::tile::{Sums, TileShape};
 use crate::parts::unroll::unroll;
 
 /// Octets of pixels of an MMA batch.
 const OCTETS: usize = 8;
 
 /// The state of a thread between K blocks.
-pub(super) struct Warpgroup {
+pub(in super::super) struct Warpgroup {
     operands: Global<u32>,
     /// The next step of the whole reduction, and the filters of its MMA batch.
     step: u32,

@@ -21,11 +21,11 @@ use launch_config::implicit_gemm::{
     K_VECTOR_BYTES, MMA_STEP_K_VECTORS, OPERAND_ROWS, OPERAND_WORDS, PROMOTION_MMA_STEPS,
 };
 
-use super::format::Format;
-use super::halo::Halo;
-use super::multiplier::Multiplier;
-use super::results::Results;
-use super::tile::{MAX_OPERANDS, MAX_PIXEL_OCTETS, Sums, TileShape};
+use super::super::format::Format;
+use super::super::halo::Halo;
+use super::super::multiplier::Multiplier;
+use super::super::results::Results;
+use super::super::tile::{MAX_OPERANDS, MAX_PIXEL_OCTETS, Sums, TileShape};
 use crate::parts::unroll::unroll;
 
 /// A flag in `kept`, above any number of steps.
@@ -107,7 +107,7 @@ unsafe fn multiply<F: Format, S: TileShape>(
 }
 
 /// The state of a thread between K blocks.
-pub(super) struct Warps {
+pub(in super::super) struct Warps {
     operands: Global<u32>,
     /// The next step of the whole reduction, and its filters.
     step: u32,

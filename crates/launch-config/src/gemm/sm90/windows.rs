@@ -1,7 +1,7 @@
 //! The windows of a convolution, for tensor maps.
 
-use super::super::Refusal;
-use super::super::conv::ConvGeometry;
+use crate::Refusal;
+use crate::conv::ConvGeometry;
 use op_spec::Quantity;
 
 /// The windows of an axis, as tensor maps in im2col mode describe them.
