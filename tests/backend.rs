@@ -27,10 +27,11 @@ pub(crate) type Outcome = Result<(), Failed>;
 pub(crate) type Test = fn(Backend) -> Outcome;
 
 impl Backend {
-    pub(crate) const ALL: [Backend; 4] = [
+    pub(crate) const ALL: [Backend; 5] = [
         Backend::Reference,
         Backend::Cpu,
         Backend::Emulator,
+        Backend::EmulatorSm80,
         Backend::Gpu,
     ];
 
@@ -48,6 +49,10 @@ impl Backend {
     /// The backends that run kernels.
     pub(crate) const KERNELS: [Backend; 2] = [Backend::Emulator, Backend::Gpu];
 
+    /// The same backends, with both architectures of the emulator.
+    pub(crate) const KERNELS_OF_ALL: [Backend; 3] =
+        [Backend::Emulator, Backend::EmulatorSm80, Backend::Gpu];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Backend::Reference => "reference",
@@ -56,6 +61,11 @@ impl Backend {
             Backend::EmulatorSm80 => "emulator_sm80",
             Backend::Gpu => "gpu",
         }
+    }
+
+    /// Whether the backend is the emulator, of whichever architecture.
+    pub(crate) fn is_emulator(self) -> bool {
+        matches!(self, Backend::Emulator | Backend::EmulatorSm80)
     }
 
     /// A stream on the backend's device.
@@ -78,6 +88,7 @@ impl Backend {
     pub(crate) fn shuffled_stream(self, seed: u64) -> Result<Stream, Failed> {
         match self {
             Backend::Emulator => Ok(emulator(Some(seed), Arch::Sm90).stream()?),
+            Backend::EmulatorSm80 => Ok(emulator(Some(seed), Arch::Sm80).stream()?),
             _ => self.stream(),
         }
     }

@@ -12,16 +12,19 @@ use crate::backend::{Backend, Outcome};
 use crate::layouts::{Way, are_close, bits_of, channels_last, lying, way};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    Backend::trials(
-        &Backend::KERNELS,
-        "channels_last",
+    let group = "channels_last";
+    let name = "depthwise_convolutions_and_pools_reformat_nothing";
+    let mut trials = Backend::trials(&Backend::KERNELS, group, &[(name, slides)]);
+    trials.extend(Backend::trials(
+        &Backend::KERNELS_OF_ALL,
+        group,
         &[
             ("inputs_are_multiplied_without_a_copy", without_a_copy),
             ("networks_reformat_nothing", reformats_nothing),
-            ("depthwise_convolutions_and_pools_reformat_nothing", slides),
             ("transposed_convolutions_reformat_nothing", transposes),
         ],
-    )
+    ));
+    trials
 }
 
 /// Transposed convolutions, whose phases are implicit GEMMs or depthwise convolutions. With NHWC inputs they
@@ -100,7 +103,7 @@ fn transposes(backend: Backend) -> Outcome {
 fn reformats_nothing(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let [h, w] = match backend {
-        Backend::Emulator => [12, 20],
+        Backend::Emulator | Backend::EmulatorSm80 => [12, 20],
         _ => [24, 40],
     };
     let conv = |name: &str, filters, kernel: usize, stride: usize| {
@@ -211,7 +214,7 @@ fn reformats_nothing(backend: Backend) -> Outcome {
 fn slides(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let [h, w] = match backend {
-        Backend::Emulator => [12, 20],
+        Backend::Emulator | Backend::EmulatorSm80 => [12, 20],
         _ => [24, 40],
     };
     let [channels, wide] = [128, 256];
@@ -324,12 +327,12 @@ fn without_a_copy(backend: Backend) -> Outcome {
     let norm = || Layer::from(Layer::group_norm("norm", 8));
     // Sizes that are large for an emulated device would leave most multiprocessors of a GPU idle.
     let (normed, grouped, without_norm) = match backend {
-        Backend::Emulator => ([2, 128, 12, 20], [64, 128], [17, 33]),
+        Backend::Emulator | Backend::EmulatorSm80 => ([2, 128, 12, 20], [64, 128], [17, 33]),
         _ => ([2, 128, 24, 40], [128, 256], [40, 66]),
     };
     // A size at which conversion in the producer is as fast as reformatting.
     let rounded = match backend {
-        Backend::Emulator => normed,
+        Backend::Emulator | Backend::EmulatorSm80 => normed,
         _ => [2, 128, 128, 128],
     };
     let cases = [

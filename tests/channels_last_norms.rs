@@ -11,7 +11,7 @@ use crate::layouts::{are_close, bits_of, channels_last, lying, way};
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
-        &Backend::KERNELS,
+        &Backend::KERNELS_OF_ALL,
         "channels_last_norms",
         &[
             ("are_those_of_dense_tensors_without_a_copy", blocks),
@@ -52,7 +52,7 @@ fn layers(groups: usize) -> Vec<Layer> {
 fn blocks(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let [h, w] = match backend {
-        Backend::Emulator => [9, 14],
+        Backend::Emulator | Backend::EmulatorSm80 => [9, 14],
         _ => [40, 56],
     };
     let fast = Options::default().precision(Precision::Fast);

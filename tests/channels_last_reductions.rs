@@ -11,7 +11,7 @@ use crate::layouts::{are_close, bits_of, channels_last, lying, way};
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
-        &Backend::KERNELS,
+        &Backend::KERNELS_OF_ALL,
         "channels_last_reductions",
         &[
             ("are_those_of_dense_tensors_without_a_copy", alone),

@@ -10,7 +10,7 @@ use crate::layouts::{are_close, bits_of};
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
-        &Backend::KERNELS,
+        &Backend::KERNELS_OF_ALL,
         "concatenations",
         &[
             ("of_convolutions_are_written_in_place", branches),

@@ -10,7 +10,7 @@ use crate::layouts::{are_close, bits_of, channels_last, lying, way};
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
-        &Backend::KERNELS,
+        &Backend::KERNELS_OF_ALL,
         "few_filters",
         &[("reformat_nothing", labels)],
     )

@@ -10,7 +10,7 @@ use crate::layouts::{are_close, bits_of, channels_last, lying, way};
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
-        &Backend::KERNELS,
+        &Backend::KERNELS_OF_ALL,
         "images",
         &[("of_three_colours_are_padded_once", pads_images)],
     )

@@ -12,7 +12,7 @@ use crate::suite::{all_right, says};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for backend in Backend::KERNELS {
+    for backend in Backend::KERNELS_OF_ALL {
         let mut add = |name, test: fn(Backend) -> Outcome| {
             trials.push(backend.trial("partitions", name, test));
         };

@@ -26,7 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         &[("never_lets_padding_win", padding_of_images)],
     ));
     trials.extend(Backend::trials(
-        &Backend::KERNELS,
+        &Backend::KERNELS_OF_ALL,
         "pool",
         &[("takes_one_launch_or_two", launches)],
     ));

@@ -21,7 +21,7 @@ pub(crate) fn of(cases: &'static Cases) -> Vec<Trial> {
             }),
         );
     }
-    for backend in Backend::DEVICES {
+    for backend in Backend::ARCHITECTURES {
         for (name, table, dtype) in [
             ("smoke_shapes", cases.smoke, DType::F32),
             ("ragged_shapes", cases.ragged, DType::F32),
@@ -62,7 +62,7 @@ type Table = fn() -> Vec<Case>;
 
 /// Whether a backend runs a case.
 fn affordable(backend: Backend, case: &Case) -> bool {
-    backend != Backend::Emulator || case.cost() <= EMULATED
+    !backend.is_emulator() || case.cost() <= EMULATED
 }
 
 /// Compares the results of a case in all modes, and returns the failures.

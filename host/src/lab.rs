@@ -2,12 +2,16 @@
 //! may change.
 
 use cuda_std::{Instance, KernelArgs};
+#[cfg(feature = "emulator")]
+use launch_config::Arch;
 use launch_config::LaunchShape;
 use op_spec::graph::{
     BroadcastParameter, Chain, Graph, GraphProblem, Layer, LayerNormLayer, LinearLayer, OtherTensor,
 };
 
 use crate::device::{DType, DeviceProperties, Stream, Tensor};
+#[cfg(feature = "emulator")]
+use crate::device::{carried_kernels, emulated};
 use crate::error::Result;
 use crate::host_memory;
 use crate::lowering::{self, Work};
@@ -22,6 +26,17 @@ use crate::ops::{
 use crate::spec::{ArithmeticOp, ShuffleSpec};
 
 pub use crate::model::{explain_axes, forward_array_cut, launched_kernels, launches_axes};
+
+/// The portable kernels of this build that no emulator of `sm_80` or its successors without kernels of their
+/// own has run in this process.
+#[cfg(feature = "emulator")]
+pub fn portable_kernels_not_emulated() -> Vec<&'static str> {
+    let portable = Arch::Sm80.name();
+    let emulated = emulated();
+    carried_kernels(portable)
+        .filter(|name| !emulated.contains(&(portable, *name)))
+        .collect()
+}
 
 /// Checks that the host can allocate this many bytes, for code that allocates infallibly.
 ///

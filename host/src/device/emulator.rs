@@ -1,6 +1,10 @@
 //! The emulator of the GPU's kernels.
 
+#[cfg(feature = "lab")]
+use std::collections::BTreeSet;
 use std::sync::Arc;
+#[cfg(feature = "lab")]
+use std::sync::{Mutex, PoisonError};
 
 use cuda_std::emulator::FaultKind;
 use cuda_std::{Instance, KernelArgs};
@@ -61,6 +65,14 @@ impl Default for EmulatorOptions {
     }
 }
 
+/// Every kernel that an emulator of this process has run, with its architecture.
+#[cfg(feature = "lab")]
+pub(crate) fn emulated() -> impl std::ops::DerefMut<Target = BTreeSet<(&'static str, &'static str)>>
+{
+    static EMULATED: Mutex<BTreeSet<(&str, &str)>> = Mutex::new(BTreeSet::new());
+    EMULATED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The emulator with its options.
 pub(crate) struct Emulator {
     device: cuda_std::emulator::Device,
@@ -111,6 +123,8 @@ impl Emulator {
         // SAFETY: the caller's promise; pointers to a buffer's memory leave this library only as kernel
         // arguments.
         unsafe { self.device.launch_instance(kernel, &launch, arguments)? };
+        #[cfg(feature = "lab")]
+        emulated().insert((self.arch().kernels().name(), kernel.name()));
         Ok(())
     }
 }

@@ -42,7 +42,11 @@ mod tensor;
 pub use counters::Counts;
 #[cfg(feature = "emulator")]
 pub use emulator::EmulatorOptions;
+#[cfg(all(feature = "lab", feature = "emulator"))]
+pub(crate) use emulator::emulated;
 pub(crate) use gpu::GpuGraph;
+#[cfg(all(feature = "lab", feature = "emulator"))]
+pub(crate) use gpu::carried_kernels;
 pub use info::{Carried, DeviceInfo, KernelLoad, KernelOrigin};
 pub use kind::Device;
 pub use pinned::PinnedArray;

@@ -157,6 +157,15 @@ fn choose<'a>(
         .map(|(index, _)| index)
 }
 
+/// The names of the kernels for an architecture, such as `sm_80`.
+#[cfg(all(feature = "lab", feature = "emulator"))]
+pub(crate) fn names(arch: &str) -> impl Iterator<Item = &'static str> {
+    let entries = PTX.entries().iter();
+    entries
+        .filter(move |entry| entry.arch == arch)
+        .map(|entry| &*entry.kernel)
+}
+
 /// A description of the kernels that this build carries.
 pub(crate) fn carried() -> Vec<Carried> {
     // Machine code that was made from other PTX is not used, and not counted.

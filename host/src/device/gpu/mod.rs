@@ -27,6 +27,8 @@ mod pool;
 mod stream;
 mod tensor_map;
 
+#[cfg(all(feature = "lab", feature = "emulator"))]
+pub(crate) use carried::names as carried_kernels;
 pub(crate) use carried::{ORIGIN as PTX_ORIGIN, carried};
 pub(crate) use context::{Gpu, count};
 pub(crate) use graph::GpuGraph;
