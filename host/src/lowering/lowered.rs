@@ -13,6 +13,7 @@ use super::joined::PartOf;
 use super::producer::Producer;
 use super::region::{Query, Region, RegionFacts};
 use crate::operators::fused::RowMoments;
+use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::program::LaunchPlan;
 
 /// A region with all decisions about its kernels.
@@ -134,10 +135,24 @@ impl Lowered {
                 } else if !pays_for_layout(gemm) {
                     Err("too few products for each value of the input to pay for its layout")
                 } else {
-                    Ok(())
+                    self.list_pays(region, gemm)
                 }
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Whether a list that the producer applies is faster than in a launch of its own.
+    fn list_pays(&self, region: &Region<'_>, gemm: &ImplicitGemm) -> Result<(), &'static str> {
+        let (_, list) = self.plan.store_epilogue();
+        if region.of.options.partition.is_some() || list.is_empty() {
+            Ok(())
+        } else if !gemm.stores(&list, region.of.dtype) {
+            Err("its list takes longer beside the accumulators than in a launch of its own")
+        } else if !gemm.is_reduced() && region.precedes_function() {
+            Err("its list shares the launch of the functions that follow")
+        } else {
+            Ok(())
         }
     }
 }

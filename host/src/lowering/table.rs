@@ -17,7 +17,7 @@ use super::alone::{few_filters, gemm_alone, matrix_product};
 use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
 use super::lowered::Lowered;
 use super::producer::{Producer, conv_geometry, norm_geometry};
-use super::reduced;
+use super::reduced::{self, LIST};
 use super::region::Region;
 use super::transposed::transposed;
 use crate::operators::fused::{RowMoments, gemm};
@@ -180,7 +180,7 @@ pub(super) const TABLE: [Row; 10] = [
     },
     Row {
         name: "implicit-gemm",
-        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them (with exponentials, where that is faster than a launch of their own, or a partition asks for it), and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it; or, from NCHW to NCHW on `sm_90a`, with a pool of windows of 1, 2, 4 or 8 rows and columns side by side at the end, or a reduction over channels, space or both",
+        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them, and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it; or, from NCHW to NCHW on `sm_90a`, with a pool of windows of 1, 2, 4 or 8 rows and columns side by side at the end, or a reduction over channels, space or both",
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
         can_implement: |row, region, form| {
             let of = region.of;
@@ -197,16 +197,11 @@ pub(super) const TABLE: [Row; 10] = [
             }
             if let Ok(store) = Store::of(&form.epilogue) {
                 let gemm = gemm_alone(region, &conv_geometry(&conv)?, strides, region.output)?;
-                let stores = match of.options.partition {
-                    Some(_) => gemm.can_store(&store.list, of.dtype),
-                    None => gemm.stores(&store.list, of.dtype) && !region.precedes_function(),
-                };
-                if store.list.is_empty() || stores {
-                    return Ok(Lowered::without_moments(
-                        Producer::ImplicitGemm(with_filters(gemm)),
-                        Plan::Store(store),
-                    ));
+                if !gemm.can_store(&store.list, of.dtype) {
+                    return Err(LIST);
                 }
+                let producer = Producer::ImplicitGemm(with_filters(gemm));
+                return Ok(Lowered::without_moments(producer, Plan::Store(store)));
             }
             behind_moments(region, form, |conv, windows, row_channels| {
                 let rows = (windows, row_channels);

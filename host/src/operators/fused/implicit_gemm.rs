@@ -307,6 +307,11 @@ impl ImplicitGemm {
         self.config.geometry.epilogue.is_shuffled()
     }
 
+    /// Whether results are reduced before they are written.
+    pub(crate) fn is_reduced(&self) -> bool {
+        self.reduced.is_some()
+    }
+
     /// Whether tiles have pixels of several samples.
     pub(crate) fn is_one_sample(&self) -> bool {
         self.is_one_sample

@@ -1,6 +1,6 @@
 //! The partitions that can be requested, and the reports on the rows that were tried.
 
-use op_spec::graph::Partition;
+use op_spec::graph::{Layer, Partition};
 
 use super::*;
 
@@ -121,5 +121,17 @@ fn every_row_that_was_asked_is_kept() {
             "implicit-gemm: too few products for each value of the input to pay for its layout",
             "direct: taken"
         ]
+    );
+    // Lists that the kernels can apply, but a launch applies faster.
+    let conv = || Layer::from(Layer::conv2d("conv", 64, 3));
+    let exponentials = vec![conv(), Layer::tanh(), Layer::mish()];
+    let chain = Chain::new(64, exponentials).unwrap();
+    let answers = answers(&chain, &[8, 64, 56, 56], &H200);
+    assert!(
+        answers[..answers.len() - 1].contains(
+            &"implicit-gemm: its list takes longer beside the accumulators than in a launch of its own"
+                .to_owned()
+        ),
+        "{answers:?}"
     );
 }
