@@ -237,8 +237,8 @@ impl<'a> Appending<'a> {
                     Plan::Store(store) => store.produced(output),
                     _ => self.produced_shape(start, plan),
                 };
-                let program = &mut *self.program;
-                let gemm = implicit_gemm::append(program, x, &parameters, gemm, store, output)?;
+                let (program, y) = (&mut *self.program, (output, None));
+                let gemm = implicit_gemm::append(program, x, &parameters, gemm, store, y)?;
                 Produced::Convolved(gemm, lowered.moments)
             }
             Producer::Depthwise(geometry) => {

@@ -23,6 +23,7 @@ use crate::operators::fused::{
     multiply_instance_norm_clamp_multiply_channel_reduction, plan_fold_scale,
     scale_max_pool2d_clamp,
 };
+use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
     self, arithmetic, batch_norm, conv, gate, group_norm, layer_norm, norm_statistics, pad,
@@ -38,6 +39,7 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
     let mut values = Values {
         written: vec![Layout::Nchw; query.graph.layers().len()],
         reformatted: Vec::new(),
+        for_products: Vec::new(),
     };
     let regions = chosen.len();
     for (index, region) in chosen.iter_mut().enumerate() {
@@ -98,6 +100,21 @@ struct Values {
     written: Vec<Layout>,
     /// Values with a copy in another layout.
     reformatted: Vec<(Operand, Layout)>,
+    /// Values that were reformatted for implicit GEMMs.
+    for_products: Vec<(Operand, ImplicitGemm)>,
+}
+
+impl Values {
+    /// Whether a launch before this implicit GEMM has reformatted `x` as it needs it. Otherwise the GEMM's own
+    /// launch does, for later ones.
+    fn is_reformatted(&mut self, x: Operand, gemm: &ImplicitGemm) -> bool {
+        let mut known = self.for_products.iter();
+        let is_known = known.any(|(of, earlier)| *of == x && gemm.reformats_as(earlier));
+        if !is_known {
+            self.for_products.push((x, *gemm));
+        }
+        is_known
+    }
 }
 
 /// The state for planning the launches of a region.
@@ -115,15 +132,14 @@ impl Planning<'_> {
         if query.problem.steps[last].output.contains(&0) {
             return Ok(());
         }
+        let x = query.graph.operands(start)[0];
         if lowered.reads == Layout::Nchw || lowered.is_reformatted {
-            self.in_layout(query.graph.operands(start)[0], lowered.reads)?;
+            self.in_layout(x, lowered.reads)?;
         }
         match &lowered.producer {
             Producer::Tensor if matches!(plan, Plan::Whole) => return self.layer(start),
             Producer::Direct => return self.layer(start),
-            Producer::Tensor => {
-                self.in_layout(query.graph.operands(start)[0], lowered.reads)?;
-            }
+            Producer::Tensor => self.in_layout(x, lowered.reads)?,
             Producer::OneLaunch2d(launch) => {
                 self.convolution(start, lowered)?;
                 launch.plan(&mut self.plan, query.dtype)?;
@@ -143,7 +159,10 @@ impl Planning<'_> {
             }
             Producer::ImplicitGemm(gemm) => {
                 self.convolution(start, lowered)?;
-                gemm.plan(&mut self.plan, query.dtype)?;
+                // Each region pads its input by itself.
+                let is_reformatted =
+                    !query.has_explicit_padding(start) && self.values.is_reformatted(x, gemm);
+                gemm.plan(&mut self.plan, query.dtype, is_reformatted)?;
             }
             Producer::Depthwise(geometry) => {
                 self.convolution(start, lowered)?;
@@ -155,7 +174,8 @@ impl Planning<'_> {
             }
             Producer::Transposed(transposed) => {
                 self.convolution(start, lowered)?;
-                transposed.plan(&mut self.plan, query.dtype)?;
+                let is_reformatted = |gemm: &ImplicitGemm| self.values.is_reformatted(x, gemm);
+                transposed.plan(&mut self.plan, query.dtype, is_reformatted)?;
             }
         }
         let output = &query.problem.steps[last].output;

@@ -40,15 +40,6 @@ struct PlannedClass {
     kernels: ClassKernels,
 }
 
-/// Returns the first class that already reformats the input as this implicit GEMM needs it.
-fn reformatted_by(classes: &[PlannedClass], gemm: &ImplicitGemm) -> Option<usize> {
-    let reformats = |planned: &&PlannedClass| match &planned.kernels {
-        ClassKernels::ImplicitGemm(first) => gemm.reformats_as(first),
-        _ => false,
-    };
-    classes.iter().position(|planned| reformats(&planned))
-}
-
 /// A transposed convolution with all decisions about its launches.
 #[derive(Debug)]
 pub(crate) struct Transposed {
@@ -87,7 +78,12 @@ impl Transposed {
         let mut classes: Vec<PlannedClass> = Vec::new();
         for class in geometry.classes() {
             let convolution = class.convolution(&geometry, problem).map_err(limit)?;
-            let is_reformatted = |gemm: &ImplicitGemm| reformatted_by(&classes, gemm).is_some();
+            let is_reformatted = |gemm: &ImplicitGemm| {
+                classes.iter().any(|earlier| match &earlier.kernels {
+                    ClassKernels::ImplicitGemm(earlier) => gemm.reformats_as(earlier),
+                    _ => false,
+                })
+            };
             let kernels = choose(&convolution, &is_reformatted)?;
             classes.push(PlannedClass {
                 number: class.number,
@@ -202,18 +198,21 @@ impl Transposed {
         }
     }
 
-    /// Plans the launches, and the preparations of each class's filters.
-    pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
+    /// Plans the launches, and the preparations of each class's filters. `is_reformatted` tells whether an
+    /// earlier launch, perhaps of another class, has reformatted the input as an implicit GEMM needs it.
+    pub(crate) fn plan(
+        &self,
+        plan: &mut LaunchPlan,
+        dtype: DType,
+        mut is_reformatted: impl FnMut(&ImplicitGemm) -> bool,
+    ) -> Result<()> {
         let labels = [dtype.label()];
-        for (index, planned) in self.classes.iter().enumerate() {
+        for planned in &self.classes {
             plan.preparation(&CONV_TRANSPOSE_FILTERS, &labels, planned.filters.shape())?;
             match &planned.kernels {
                 ClassKernels::Gemm(gemm) => gemm::plan(plan, dtype, gemm)?,
                 ClassKernels::ImplicitGemm(gemm) => {
-                    match reformatted_by(&self.classes[..index], gemm) {
-                        Some(_) => gemm.plan_product(plan, dtype)?,
-                        None => gemm.plan(plan, dtype)?,
-                    }
+                    gemm.plan(plan, dtype, is_reformatted(gemm))?;
                 }
                 ClassKernels::Depthwise(geometry) => {
                     depthwise::plan(plan, dtype, geometry, self.class_store() != NO_STORE)?;
@@ -313,9 +312,8 @@ pub(crate) fn append(
         preparations,
         ..
     } = *parameters;
-    let (mut results, mut reformatted) = ([None; MAX_CLASSES], [None; MAX_CLASSES]);
-    let mut y = None;
-    for (index, planned) in transposed.classes.iter().enumerate() {
+    let (mut results, mut y) = ([None; MAX_CLASSES], None);
+    for planned in &transposed.classes {
         let (number, g) = (planned.number, planned.filters);
         let [weight, bias] = prepare(program, preparations, layer, filters, (number, g))?;
         let parameters = ConvolutionParameters {
@@ -341,21 +339,9 @@ pub(crate) fn append(
                 gemm::append(program, x, &parameters, None, gemm, store, y)?
             }
             ClassKernels::ImplicitGemm(gemm) => {
-                let input = match reformatted_by(&transposed.classes[..index], gemm) {
-                    Some(first) => reformatted[first],
-                    None => implicit_gemm::reformat(program, x, gemm)?,
-                };
-                reformatted[index] = input;
                 // All convolutions shuffle their results into one output.
-                let y = match y.filter(|_| !interleaves) {
-                    Some(y) => y,
-                    None => {
-                        let order = Order::of_layout(shape, gemm.writes())?;
-                        program.tensor_as(shape, dtype, order)?
-                    }
-                };
-                let x = (x, input);
-                implicit_gemm::append_product(program, x, &parameters, gemm, store, y)?.y
+                let y = (shape, y.filter(|_| !interleaves));
+                implicit_gemm::append(program, x, &parameters, gemm, store, y)?.y
             }
             ClassKernels::Depthwise(geometry) => {
                 depthwise::append(program, x, &parameters, geometry, store, shape)?.y
