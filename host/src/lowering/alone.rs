@@ -104,7 +104,7 @@ pub(super) fn is_apart_in_nhwc(region: &Region<'_>, plan: &Plan) -> bool {
         Plan::Pool(pool) => pool.is_apart_in_nhwc(),
         _ => false,
     };
-    lies_so && has_kernels && region.of.options.partition.is_none()
+    lies_so && has_kernels && !region.is_given()
 }
 
 /// Whether a convolution and the rest of `plan`, which begins with a norm, are faster as separate launches: a

@@ -16,6 +16,10 @@ use crate::operators::fused::RowMoments;
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::program::LaunchPlan;
 
+/// Why the launches of a convolution do not apply a list.
+const LIST_APART: &str =
+    "its list takes longer beside the accumulators than in a launch of its own";
+
 /// A region with all decisions about its kernels.
 #[derive(Debug)]
 pub(super) struct Lowered {
@@ -138,6 +142,11 @@ impl Lowered {
                     self.list_pays(region, gemm)
                 }
             }
+            Producer::Transposed(transposed)
+                if !(region.is_given() || transposed.stores(region.of.dtype)) =>
+            {
+                Err(LIST_APART)
+            }
             _ => Ok(()),
         }
     }
@@ -145,10 +154,10 @@ impl Lowered {
     /// Whether a list that the producer applies is faster than in a launch of its own.
     fn list_pays(&self, region: &Region<'_>, gemm: &ImplicitGemm) -> Result<(), &'static str> {
         let (_, list) = self.plan.store_epilogue();
-        if region.of.options.partition.is_some() || list.is_empty() {
+        if region.is_given() || list.is_empty() {
             Ok(())
         } else if !gemm.stores(&list, region.of.dtype) {
-            Err("its list takes longer beside the accumulators than in a launch of its own")
+            Err(LIST_APART)
         } else if !gemm.is_reduced() && region.precedes_function() {
             Err("its list shares the launch of the functions that follow")
         } else {

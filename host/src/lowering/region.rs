@@ -41,6 +41,12 @@ pub(super) struct Region<'a> {
 }
 
 impl Region<'_> {
+    /// Whether a partition defines the region. Its kernels then need not be faster than those of other
+    /// regions.
+    pub(super) fn is_given(&self) -> bool {
+        self.of.options.partition.is_some()
+    }
+
     /// Whether a pointwise function reads the region's output, so that a launch for functions follows.
     pub(super) fn precedes_function(&self) -> bool {
         let last = self.layers.last().map(|&layer| Operand::Layer(layer));

@@ -19,7 +19,7 @@ use crate::operators::implicit_gemm::ImplicitGemm;
 /// Returns the kernels of a transposed convolution. The convolution of each class runs by depthwise kernels
 /// where it is depthwise, else by a matrix product from NHWC to NHWC, else by an implicit GEMM where that
 /// pays, else by direct kernels; rows of the table are not asked. All classes read one layout and write one
-/// layout. Convolutions that write the output must apply `store`; otherwise the region is refused. The bits
+/// layout. Convolutions that write the output must be able to apply `store`; otherwise the region is refused. The bits
 /// are those of separate launches, except for exponentials in fast f32, so a matrix product takes no list
 /// that it would not round.
 pub(super) fn transposed(
@@ -61,10 +61,9 @@ pub(super) fn transposed(
     unreachable!("every kernel reads and writes NCHW")
 }
 
-/// Returns the kernels if they apply the store. Otherwise a separate launch for it is faster than a launch
-/// that also interleaves.
+/// Returns the kernels if they can apply the store.
 fn stored(transposed: Transposed, region: &Region<'_>) -> Result<Transposed, Refusal> {
-    match transposed.is_stored(region.of.dtype) {
+    match transposed.can_store(region.of.dtype) {
         true => Ok(transposed),
         false => Err(LIST),
     }

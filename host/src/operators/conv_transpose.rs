@@ -108,7 +108,7 @@ impl Transposed {
 
     /// Returns the classes with implicit GEMMs that shuffle their results into an NCHW output. `None` if
     /// `choose` returns no GEMM for one of them, or if they read different layouts.
-    /// [`is_stored`](Self::is_stored) tells whether they store results through `store`.
+    /// [`can_store`](Self::can_store) tells whether they can store results through `store`.
     pub(crate) fn shuffled(
         problem: &ConvTransposeProblem<3>,
         store: (Epilogue, OperandList),
@@ -148,7 +148,7 @@ impl Transposed {
     ) -> Option<Self> {
         let [reads, writes] = [gemm.reads(), gemm.writes()];
         let kernels = ClassKernels::ImplicitGemm(gemm);
-        kernels.take(&store, dtype).then_some(())?;
+        kernels.can_store(&store, dtype).then_some(())?;
         Some(Self {
             problem: *problem,
             geometry: problem.geometry().ok()?,
@@ -165,9 +165,9 @@ impl Transposed {
         })
     }
 
-    /// Whether the launches apply `store` to outputs of `dtype`: the interleaving launch, or all
+    /// Whether the launches can apply `store` to outputs of `dtype`: the interleaving launch, or all
     /// convolutions.
-    pub(crate) fn is_stored(&self, dtype: DType) -> bool {
+    pub(crate) fn can_store(&self, dtype: DType) -> bool {
         if self.interleaves {
             return true;
         }
@@ -177,8 +177,19 @@ impl Transposed {
         let row_bytes = self.problem.output[2] * dtype.size();
         let has_vectors = row_bytes.is_multiple_of(K_VECTOR_BYTES as usize);
         let mut classes = self.classes.iter();
-        classes.all(|class| class.kernels.take(&self.store, dtype))
+        classes.all(|class| class.kernels.can_store(&self.store, dtype))
             && (!self.is_shuffled() || !needs_vectors || has_vectors)
+    }
+
+    /// Whether the launches apply `store` faster than a launch for it, where they can.
+    pub(crate) fn stores(&self, dtype: DType) -> bool {
+        let (_, list) = &self.store;
+        let mut classes = self.classes.iter();
+        self.interleaves
+            || classes.all(|class| match &class.kernels {
+                ClassKernels::ImplicitGemm(gemm) => gemm.stores(list, dtype),
+                _ => true,
+            })
     }
 
     /// Whether each class's convolution writes its own elements of the output.

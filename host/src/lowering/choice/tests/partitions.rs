@@ -63,10 +63,22 @@ fn partitions_say_which_regions_and_which_rows() {
     ] {
         assert_eq!(ask(&chain, &FULL_85, text), expected, "{text}");
     }
-    // A row that does not pay is taken if it is requested by name.
+    // A row that does not pay is taken if it is requested by name, also for a list that does not.
     let chain = chain_85(depthwise([3, 3]));
     let text = "conv2d group_norm scale max_pool2d clamp @implicit-gemm";
     assert_eq!(ask(&chain, &[4, 16, 60, 60], text), "implicit-gemm");
+    let conv = Layer::conv2d("conv", 16, 3).into();
+    let up = Layer::conv_transpose2d("up", 16, 3).stride(2).into();
+    for (first, row) in [(conv, "implicit-gemm"), (up, "transposed")] {
+        let first: Layer = first;
+        let text = format!("{} silu mish tanh @{row}", first.operator());
+        let functions = [Layer::silu(), Layer::mish(), Layer::tanh()];
+        let chain = Chain::new(32, [vec![first], functions.to_vec()].concat()).unwrap();
+        assert_eq!(ask(&chain, &[4, 32, 60, 60], &text), row);
+        let input = [4, 32, 60, 60];
+        let alone = rows(&chain, &input, DType::F32, &H200, &Options::default());
+        assert_eq!(alone, format!("{row} | tensor"));
+    }
 }
 
 #[test]
