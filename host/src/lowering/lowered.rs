@@ -128,6 +128,9 @@ impl Lowered {
             {
                 Err("in NHWC, for which a convolution and a norm by themselves have no copies")
             }
+            Producer::DirectNhwc(geometry) if !geometry.pays() => {
+                Err("more than 32 products of an input value, or less than 64 pixels of a sample")
+            }
             Producer::Tensor
                 if matches!(self.plan, Plan::Pool(_)) && is_apart_in_nhwc(region, &self.plan) =>
             {

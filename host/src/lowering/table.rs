@@ -166,7 +166,7 @@ pub(super) const TABLE: [Row; 10] = [
     },
     Row {
         name: "direct-nhwc",
-        implements: "in 16 bits from NHWC to NHWC: a convolution alone, of one group, input channels in whole vectors of eight, up to eight filters of together at most 6,144 values, at most 32 products of an input value, samples of 64 pixels and more",
+        implements: "in 16 bits from NHWC to NHWC: a convolution alone, of one group, input channels in whole vectors of eight, up to eight filters of together at most 6,144 values",
         summary: "direct convolution of channels-last tensors on FMA units",
         can_implement: |row, region, form| {
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
