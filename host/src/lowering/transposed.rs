@@ -58,7 +58,7 @@ pub(super) fn transposed(
             return stored(transposed, region);
         }
     }
-    unreachable!("every kernel reads and writes NCHW")
+    Err(Refusal::Needs("kernels of one layout for all phases"))
 }
 
 /// Returns the kernels if they can apply the store.
