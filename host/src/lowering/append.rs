@@ -19,8 +19,7 @@ use crate::operators::batch_norm;
 use crate::operators::conv::{Filters, append_pad};
 use crate::operators::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use crate::operators::fused::norm_nhwc::Parameters as NormParameters;
-use crate::operators::fused::{depthwise, fold_scale, gemm, group_norm_scale, implicit_gemm};
-use crate::operators::group_norm;
+use crate::operators::fused::{depthwise, gemm, implicit_gemm};
 use crate::operators::norm_statistics::{self, NormInput};
 use crate::operators::one_launch::{
     conv2d_group_norm_scale_max_pool_clamp as one_launch_2d,
@@ -340,25 +339,7 @@ impl<'a> Appending<'a> {
             }
             Plan::Pixels(steps) => steps.append(self.program, produced.value(), output),
             Plan::ReducedChannels(reduced) => self.reduce_channels(&produced, reduced),
-            Plan::NormScale(map) => {
-                let (layer, norm) = &map.norm;
-                let scale = map.behind.map(|behind| self.first(behind.layer));
-                let (affine, x) = (self.affine(*layer), produced.value());
-                group_norm_scale::append(self.program, x, affine, scale, norm)
-            }
-            Plan::FoldedScale(map) => {
-                let (layer, mut norm) = map.norm;
-                let affine = self.affine(layer);
-                let scale = map.behind.map(|behind| self.first(behind.layer));
-                let (program, preparations) = (&mut *self.program, self.preparations);
-                let affine = match scale {
-                    Some(scale) => fold_scale(program, preparations, layer, affine, scale)?,
-                    None => affine,
-                };
-                // The folded norm always has weight and bias.
-                (norm.weight, norm.bias) = (true, true);
-                group_norm::append(self.program, produced.value(), affine, norm.geometry()?)
-            }
+            Plan::NormScale(of) => self.norm_scale(produced.value(), of),
             Plan::Gate(plan) => {
                 let gate = self.residual(plan.layer, Layout::Nchw)?;
                 let (x, nhwc) = (produced.value(), plan.nhwc.as_ref());

@@ -9,6 +9,7 @@ use op_spec::{PointwiseProblem, PreluProblem, ScaleProblem};
 mod behind;
 mod channels_last_norm;
 mod gate;
+mod norm_scale;
 mod padding;
 mod pool;
 mod reduced_channels;
@@ -18,6 +19,7 @@ mod series;
 pub(super) use behind::{Behind, leading_affine};
 pub(super) use channels_last_norm::{ChannelsLastNorm, launches as channels_last_launches};
 pub(super) use gate::Gate;
+pub(super) use norm_scale::{NormScale, NormScaleKernels};
 pub(super) use padding::Padding;
 pub(super) use pool::{Pool, Windows, WindowsKernel};
 pub(super) use reduced_channels::ReducedChannels;
@@ -52,10 +54,8 @@ pub(super) enum Plan {
     /// Scale, norm, clamp, the same scale and a reduction over the channels; the first scale and the norm may
     /// be absent.
     ReducedChannels(ReducedChannels),
-    /// A norm and a scale, in one launch if a block has room for a row.
-    NormScale(Map),
-    /// A norm whose weight and bias include the factors of the following scale.
-    FoldedScale(Map),
+    /// A norm and a scale.
+    NormScale(NormScale),
     /// A softmax, or a layer norm of rows, followed by a list.
     Series(Series),
     /// Pointwise functions and residuals.
@@ -94,8 +94,13 @@ impl Plan {
             Plan::ReducedChannels(_) => {
                 "clamp, scale and a reduction over the channels in one launch"
             }
-            Plan::NormScale(_) => "norm and scale, in one launch where a block holds a row",
-            Plan::FoldedScale(_) => "norm whose weight and bias have the scale in them",
+            Plan::NormScale(of) => match of.by {
+                NormScaleKernels::Resident(_) => {
+                    "norm and scale in one launch, whose blocks hold rows"
+                }
+                NormScaleKernels::Separate => "norm and scale in one launch",
+                NormScaleKernels::Folded => "norm whose weight and bias have the scale in them",
+            },
             Plan::Series(_) => {
                 "softmax or layer norm, arithmetic with parameters, functions and a residual in one launch"
             }
@@ -123,7 +128,8 @@ impl Plan {
     /// The norm whose statistics the epilogue needs.
     pub(super) fn norm(&self) -> Option<(usize, GroupNormProblem)> {
         match self {
-            Plan::Map(map) | Plan::NormScale(map) | Plan::FoldedScale(map) => Some(map.norm),
+            Plan::Map(map) => Some(map.norm),
+            Plan::NormScale(of) => Some(of.norm),
             Plan::Pool(pool) => pool.norm,
             Plan::ReducedChannels(reduced) => reduced.norm,
             _ => None,
@@ -248,12 +254,6 @@ impl Map {
             list: list(steps, refusal)?,
         })
     }
-
-    /// The layer of the scale, if the epilogue consists of a norm and a scale only.
-    pub(super) fn scale_alone(&self) -> Option<usize> {
-        let scale = self.behind.filter(|behind| behind.prelu.is_none())?;
-        (self.before.is_none() && self.list.is_empty()).then_some(scale.layer)
-    }
 }
 
 /// Returns the plan after a producer with moments: the first kind with a norm that accepts the form.
@@ -322,9 +322,7 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     }
     if form.norm.is_some() {
         return Ok(match with_norm(region, form)? {
-            Plan::Map(map) if map.scale_alone().is_some() && !map.norm.1.over_batch => {
-                Plan::NormScale(map)
-            }
+            Plan::Map(map) => NormScale::of(region, &map).map_or(Plan::Map(map), Plan::NormScale),
             plan => plan,
         });
     }

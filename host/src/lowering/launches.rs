@@ -9,7 +9,7 @@ use launch_config::norm::NormGeometry;
 use op_spec::graph::{ChannelAffine, LayerProblem, NormalForm, Operand, Pointwise};
 use op_spec::{GroupNormProblem, Layout};
 
-use super::epilogue::{Plan, Pool, SeriesKernel, Store, WindowsKernel};
+use super::epilogue::{NormScaleKernels, Plan, Pool, SeriesKernel, Store, WindowsKernel};
 use super::lowered::{Chosen, Lowered};
 use super::producer::Producer;
 use super::region::Query;
@@ -307,16 +307,16 @@ impl Planning<'_> {
                     of,
                 )
             }
-            Plan::NormScale(map) => {
-                let norm = map.norm.1.geometry()?;
-                group_norm_scale::plan(&mut self.plan, dtype, query.properties, &norm)
-            }
-            Plan::FoldedScale(map) => {
-                let norm = &map.norm.1;
-                if map.behind.is_some() {
-                    plan_fold_scale(&mut self.plan, dtype, norm.shape.c)?;
+            Plan::NormScale(of) => {
+                let (plan, norm) = (&mut self.plan, &of.norm.1);
+                match of.by {
+                    NormScaleKernels::Resident(shape) => {
+                        return group_norm_scale::plan_resident(plan, dtype, shape);
+                    }
+                    NormScaleKernels::Separate => {}
+                    NormScaleKernels::Folded => plan_fold_scale(plan, dtype, norm.shape.c)?,
                 }
-                group_norm::plan(&mut self.plan, dtype, &norm.geometry()?)
+                group_norm::plan(plan, dtype, &norm.geometry()?)
             }
             Plan::Series(of) => {
                 let mut affine = of.behind.affine.iter();

@@ -271,9 +271,9 @@ pub(super) const TABLE: [Row; 10] = [
         implements: "group_norm, scale",
         summary: "kernels that read a tensor, after a launch for the statistics of a norm",
         can_implement: |row, region, form| match epilogue::of_tensor(region, form)? {
-            Plan::NormScale(map) => Ok(Lowered::without_moments(
+            Plan::NormScale(of) => Ok(Lowered::without_moments(
                 Producer::Tensor,
-                Plan::FoldedScale(map),
+                Plan::NormScale(of.folded()),
             )),
             _ => Err(row.other_layers()),
         },
