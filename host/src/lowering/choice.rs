@@ -97,6 +97,7 @@ pub(crate) fn must_have_kernels(
         dtype,
         orders: &[Order::Dense],
         given: &[],
+        read_as: &[],
         properties,
         options,
     };

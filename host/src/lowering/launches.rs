@@ -13,7 +13,7 @@ use super::epilogue::{NormScaleKernels, Plan, Pool, SeriesKernel, Store, Windows
 use super::lowered::{Chosen, Lowered};
 use super::producer::Producer;
 use super::region::Query;
-use crate::device::{DType, Order};
+use crate::device::Order;
 use crate::error::Result;
 use crate::operators::conv::plan_pad;
 use crate::operators::fused::group_norm_scale_pointwise::plan_normalising;
@@ -87,7 +87,12 @@ pub(super) fn geometry(affine: &ChannelAffine) -> Result<ChannelGeometry> {
 }
 
 /// Plans the folding of a layer's parameters into a gain and a shift.
-fn plan_folding(plan: &mut LaunchPlan, dtype: DType, affine: &ChannelAffine) -> Result<()> {
+fn plan_folding(
+    plan: &mut LaunchPlan,
+    query: Query<'_>,
+    (layer, affine): &(usize, ChannelAffine),
+) -> Result<()> {
+    let dtype = query.first_dtype(*layer);
     match affine {
         ChannelAffine::BatchNorm(problem) => batch_norm::plan_folding(plan, dtype, problem),
         ChannelAffine::Arithmetic(problem) => arithmetic::plan_folding(plan, dtype, problem),
@@ -209,8 +214,8 @@ impl Planning<'_> {
     /// and the reformat of its residual.
     fn convolution(&mut self, layer: usize, lowered: &Lowered) -> Result<()> {
         let plan = &lowered.plan;
-        let (to, dtype) = (&mut self.plan, self.of.dtype);
-        match &self.of.problem.steps[layer].problem {
+        let (query, to, dtype) = (self.of, &mut self.plan, self.of.dtype);
+        match &query.problem.steps[layer].problem {
             LayerProblem::Conv1d(conv) => plan_pad(to, dtype, conv)?,
             LayerProblem::Conv2d(conv) => plan_pad(to, dtype, conv)?,
             LayerProblem::Conv3d(conv) => plan_pad(to, dtype, conv)?,
@@ -222,7 +227,7 @@ impl Planning<'_> {
                 None => &store.affine,
             };
             let mut affine = folded.iter().chain(&store.affine_behind);
-            affine.try_for_each(|(_, of)| plan_folding(to, dtype, of))?;
+            affine.try_for_each(|of| plan_folding(to, query, of))?;
         }
         if let Plan::Store(Store {
             residual: Some(layer),
@@ -254,7 +259,7 @@ impl Planning<'_> {
         let (query, dtype) = (self.of, self.of.dtype);
         let problem = &query.problem.steps[layer].problem;
         if let Some(affine) = alone(problem) {
-            plan_folding(&mut self.plan, dtype, &affine)?;
+            plan_folding(&mut self.plan, query, &(layer, affine))?;
             return batch_norm::plan_map(&mut self.plan, dtype, &geometry(&affine)?);
         }
         if query.graph.operands(layer).len() == 2 {
@@ -314,13 +319,15 @@ impl Planning<'_> {
                         return group_norm_scale::plan_resident(plan, dtype, shape);
                     }
                     NormScaleKernels::Separate => {}
-                    NormScaleKernels::Folded => plan_fold_scale(plan, dtype, norm.shape.c)?,
+                    NormScaleKernels::Folded => {
+                        plan_fold_scale(plan, query.first_dtype(of.scale), norm.shape.c)?;
+                    }
                 }
                 group_norm::plan(plan, dtype, &norm.geometry()?)
             }
             Plan::Series(of) => {
                 let mut affine = of.behind.affine.iter();
-                affine.try_for_each(|(_, affine)| plan_folding(&mut self.plan, dtype, affine))?;
+                affine.try_for_each(|of| plan_folding(&mut self.plan, query, of))?;
                 if let Some(layer) = of.behind.residual {
                     self.residual(layer, lowered.writes)?;
                 }

@@ -59,6 +59,8 @@ struct Shared {
     dtype: DType,
     /// The parameters on the device, in the order of the graph's table.
     tensors: Vec<Tensor>,
+    /// The element types of these tensors.
+    dtypes: Vec<DType>,
     /// Parameters in the prepared forms that fused kernels read.
     preparations: Preparations,
     programs: Programs,
@@ -113,6 +115,7 @@ impl Model {
             graph: graph.clone(),
             parameters,
             dtype,
+            dtypes: tensors.iter().map(Tensor::dtype).collect(),
             tensors,
             preparations: Preparations::default(),
             programs: Programs::default(),
@@ -322,8 +325,7 @@ impl Model {
     ) -> Result<Explanation> {
         let problem = self.shared.graph.problem(input)?;
         let query = self.query(&problem, orders, options, properties);
-        let stored: Vec<DType> = self.shared.tensors.iter().map(Tensor::dtype).collect();
-        Explanation::of_query(query, &stored)
+        Explanation::of_query(query)
     }
 
     /// Runs the CPU backend once. The results belong to `stream` and have these layouts.
@@ -389,9 +391,15 @@ impl Model {
             dtype: self.shared.dtype,
             orders,
             given: &[],
+            read_as: &self.shared.dtypes,
             properties,
             options,
         }
+    }
+
+    /// Returns the element types of the parameters on the device.
+    pub(super) fn parameter_dtypes(&self) -> &[DType] {
+        &self.shared.dtypes
     }
 
     /// Returns the parameters on the host, if they are there, and on the device.
