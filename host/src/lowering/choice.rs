@@ -144,8 +144,8 @@ fn choose_path<'a>(
     path: &'a [usize],
     chosen: &mut Vec<Chosen>,
 ) -> Result<()> {
-    // The verdicts on the whole path are reported with the first region.
-    let mut considered_whole = match ask(query, layouts, path, None) {
+    // The verdicts on longer regions are reported with the region that is taken in their place.
+    let mut on_longer = match ask(query, layouts, path, None) {
         Ok(region) => {
             chosen.push(region);
             return Ok(());
@@ -156,7 +156,10 @@ fn choose_path<'a>(
     while !rest.is_empty() {
         let longest = longest(query.problem, rest);
         let mut stops = (2..=longest).rev().filter(|&stop| stop < path.len());
-        let several = stops.find_map(|stop| ask(query, layouts, &rest[..stop], None).ok());
+        let several = stops.find_map(|stop| {
+            let region = ask(query, layouts, &rest[..stop], None);
+            region.map_err(|refusals| on_longer.extend(refusals)).ok()
+        });
         let mut region = match several {
             Some(region) => region,
             None => choose_region(query, layouts, &rest[..1], None)?,
@@ -165,7 +168,7 @@ fn choose_path<'a>(
             region = shorter;
         }
         let considered = &mut region.facts.considered;
-        considered.splice(..0, considered_whole.drain(..));
+        considered.splice(..0, on_longer.drain(..));
         rest = &rest[region.layers.len()..];
         chosen.push(region);
     }
