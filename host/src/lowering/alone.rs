@@ -35,9 +35,23 @@ pub(super) fn gemm_alone(
     }
 }
 
-/// Whether an implicit GEMM has enough multiply-adds to pay for its input's layout.
-pub(super) fn pays_for_layout(gemm: &ImplicitGemm) -> bool {
-    gemm.is_one_sample() || GemmConfig::pays(gemm.conv())
+/// Whether an implicit GEMM has enough multiply-adds to pay for its input's layout; otherwise the reason.
+pub(super) fn implicit_pays(gemm: &ImplicitGemm) -> Result<(), &'static str> {
+    match gemm.is_one_sample() || GemmConfig::pays(gemm.conv()) {
+        true => Ok(()),
+        false => Err("too few products for each value of the input to pay for its layout"),
+    }
+}
+
+/// Whether a matrix product is faster than an implicit GEMM; otherwise the reason.
+pub(super) fn gemm_pays(gemm: &Gemm) -> Result<(), &'static str> {
+    if gemm.is_half_empty() {
+        Err("at most 32 filters of several taps, which leave half of a tile empty")
+    } else if pads_one_tap(gemm) {
+        Err("one tap of channels that a launch would pad first")
+    } else {
+        Ok(())
+    }
 }
 
 /// The conditions of a matrix product.
@@ -115,10 +129,10 @@ pub(super) fn norm_pays_apart(region: &Region<'_>, conv: &ConvGeometry, plan: &P
         return false;
     }
     let product = matrix_product(region, conv, (false, false));
-    product.is_ok_and(|gemm| !gemm.is_half_empty() && !pads_one_tap(&gemm))
+    product.is_ok_and(|gemm| gemm_pays(&gemm).is_ok())
         || region.of.dtype != DType::F32
             && gemm_alone(region, conv, region.strides(), Layout::Nhwc)
-                .is_ok_and(|gemm| gemm.writes() == Layout::Nhwc && pays_for_layout(&gemm))
+                .is_ok_and(|gemm| gemm.writes() == Layout::Nhwc && implicit_pays(&gemm).is_ok())
 }
 
 /// Whether a depthwise convolution and the rest of `plan`, which begins with a norm, are faster as separate

@@ -6,7 +6,7 @@ use op_spec::graph::{GraphProblem, LayerProblem};
 use op_spec::{BatchNormProblem, Layout};
 
 use super::alone::{
-    depthwise_norm_pays_apart, is_apart_in_nhwc, norm_pays_apart, pads_one_tap, pays_for_layout,
+    depthwise_norm_pays_apart, gemm_pays, implicit_pays, is_apart_in_nhwc, norm_pays_apart,
 };
 use super::epilogue::Plan;
 use super::joined::PartOf;
@@ -114,12 +114,7 @@ impl Lowered {
             {
                 Err("too few samples to fill the device with a block for each")
             }
-            Producer::Gemm(gemm) if gemm.is_half_empty() => {
-                Err("at most 32 filters of several taps, which leave half of a tile empty")
-            }
-            Producer::Gemm(gemm) if pads_one_tap(gemm) => {
-                Err("one tap of channels that a launch would pad first")
-            }
+            Producer::Gemm(gemm) => gemm_pays(gemm),
             Producer::ImplicitGemm(gemm) if norm_pays_apart(region, gemm.conv(), &self.plan) => {
                 Err("in NHWC, for which a convolution and a norm by themselves have no copies")
             }
@@ -139,9 +134,8 @@ impl Lowered {
             Producer::ImplicitGemm(gemm) => {
                 if DepthwiseGeometry::check(gemm.conv()).is_ok() {
                     Err("depthwise, of which tensor cores would multiply mostly zeros")
-                } else if !pays_for_layout(gemm) {
-                    Err("too few products for each value of the input to pay for its layout")
                 } else {
+                    implicit_pays(gemm)?;
                     self.list_pays(region, gemm)
                 }
             }

@@ -8,7 +8,7 @@ use launch_config::pointwise::OperandList;
 use launch_config::{KernelGeometry, Refusal};
 use op_spec::{ConvProblem, ConvTransposeProblem, Layout};
 
-use super::alone::{gemm_alone, matrix_product, pads_one_tap, pays_for_layout};
+use super::alone::{gemm_alone, gemm_pays, implicit_pays, matrix_product};
 use super::producer::conv_geometry;
 use super::reduced::LIST;
 use super::region::Region;
@@ -112,12 +112,11 @@ fn class_kernels(
     if output == Layout::Nhwc
         && (!has_list || region.of.dtype == DType::F32)
         && let Ok(gemm) = matrix_product(region, &conv, (list.has_residual(), has_list))
-        && !gemm.is_half_empty()
-        && !pads_one_tap(&gemm)
+        && gemm_pays(&gemm).is_ok()
     {
         return Ok(ClassKernels::Gemm(gemm));
     }
     let gemm = gemm_alone(region, &conv, strides, output).ok();
-    let gemm = gemm.filter(|gemm| is_reformatted(gemm) || pays_for_layout(gemm));
+    let gemm = gemm.filter(|gemm| is_reformatted(gemm) || implicit_pays(gemm).is_ok());
     Ok(gemm.map_or(ClassKernels::Direct, ClassKernels::ImplicitGemm))
 }
