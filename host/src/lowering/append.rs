@@ -389,7 +389,7 @@ impl<'a> Appending<'a> {
                 }
             }
             Plan::List(list) => {
-                let list = self.list(list, lowered.writes)?;
+                let list = self.list(&list.steps, lowered.writes)?;
                 pointwise::append(self.program, produced.value(), &list)
             }
         }

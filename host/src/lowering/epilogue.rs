@@ -4,7 +4,7 @@
 
 use launch_config::pointwise::OperandList;
 use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
-use op_spec::{PointwiseProblem, PreluProblem, ScaleProblem};
+use op_spec::{Layout, PointwiseProblem, PreluProblem, ScaleProblem};
 
 mod behind;
 mod channels_last_norm;
@@ -59,7 +59,7 @@ pub(super) enum Plan {
     /// A softmax, or a layer norm of rows, followed by a list.
     Series(Series),
     /// Pointwise functions and residuals.
-    List(Vec<ListStep<usize>>),
+    List(List),
     /// Parts of rows, for a `cat` or a `narrow`.
     Rows(Rows),
     /// A shuffle of channels or pixels.
@@ -112,6 +112,27 @@ impl Plan {
         }
     }
 
+    /// The layouts that the kernels of a region without a convolution read and write.
+    pub(super) fn layouts(&self) -> [Layout; 2] {
+        match self {
+            Plan::Whole
+            | Plan::Store(_)
+            | Plan::Map(_)
+            | Plan::Pool(_)
+            | Plan::ReducedChannels(_)
+            | Plan::NormScale(_) => [Layout::Nchw; 2],
+            Plan::ChannelsLastNorm(_) | Plan::Windows(_) => [Layout::Nhwc; 2],
+            // The output has one pixel, and therefore both layouts.
+            Plan::Pixels(_) => [Layout::Nhwc, Layout::Nchw],
+            Plan::Series(series) => [series.layout; 2],
+            Plan::List(list) => [list.layout; 2],
+            Plan::Rows(rows) => [rows.layout; 2],
+            Plan::Shuffle(shuffle) => [shuffle.layout; 2],
+            Plan::Pad(padding) => [padding.layout; 2],
+            Plan::Gate(gate) => [gate.layout(); 2],
+        }
+    }
+
     /// The epilogue and the list that the producer applies before it stores its results.
     pub(super) fn store_epilogue(&self) -> (StoreEpilogue, OperandList) {
         match self {
@@ -135,6 +156,14 @@ impl Plan {
             _ => None,
         }
     }
+}
+
+/// Pointwise functions and residuals, in any layout.
+#[derive(Debug, Clone)]
+pub(super) struct List {
+    pub(super) steps: Vec<ListStep<usize>>,
+    /// The layout of input and output.
+    pub(super) layout: Layout,
 }
 
 /// A batch norm, arithmetic with parameters, pointwise functions and a residual, all applied before results
@@ -312,11 +341,15 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     if let Some(steps) = pixels(region) {
         return Ok(Plan::Pixels(steps));
     }
+    let layout = match region.is_dense_nhwc() {
+        true => Layout::Nhwc,
+        false => Layout::Nchw,
+    };
     if region.layers.len() == 1 {
         // A list is elementwise, so it accepts any order in memory.
         let is_list = form.norm.is_none() && form.reduce.is_none() && !form.list.is_empty();
         return Ok(match list(&form.list, refusal) {
-            Ok(list) if is_list && region.is_dense_nhwc() => Plan::List(list),
+            Ok(steps) if is_list && region.is_dense_nhwc() => Plan::List(List { steps, layout }),
             _ => Plan::Whole,
         });
     }
@@ -332,7 +365,10 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
             ReducedChannels::of(region, form).map(Plan::ReducedChannels)
         }
         Some(_) => Err(refusal),
-        None => list(&form.list, refusal).map(Plan::List),
+        None => {
+            let steps = list(&form.list, refusal)?;
+            Ok(Plan::List(List { steps, layout }))
+        }
     }
 }
 

@@ -356,9 +356,9 @@ impl Planning<'_> {
             Plan::Pad(of) => pad::plan(&mut self.plan, dtype, &of.geometry),
             Plan::Shuffle(of) => shuffle::plan(&mut self.plan, dtype, &of.problem, of.layout),
             Plan::List(list) => {
-                self.residuals(list, lowered.writes)?;
+                self.residuals(&list.steps, lowered.writes)?;
                 let len = output.iter().map(|&extent| extent as u64).product();
-                pointwise::plan(&mut self.plan, dtype, len, list)
+                pointwise::plan(&mut self.plan, dtype, len, &list.steps)
             }
         }
     }

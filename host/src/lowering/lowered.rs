@@ -49,18 +49,8 @@ impl Lowered {
         plan: Plan,
         moments: Option<RowMoments>,
     ) -> Self {
-        let [reads, writes] = match &producer {
-            Producer::ImplicitGemm(gemm) => [gemm.reads(), gemm.writes()],
-            Producer::DepthwiseNhwc(_) | Producer::Gemm(_) | Producer::DirectNhwc(_) => {
-                [Layout::Nhwc; 2]
-            }
-            Producer::Transposed(transposed) => [transposed.reads, transposed.writes],
-            Producer::OneLaunch2d(_)
-            | Producer::OneLaunch3d(_)
-            | Producer::Depthwise(_)
-            | Producer::Direct
-            | Producer::Tensor => [Layout::Nchw; 2],
-        };
+        let layouts = producer.layouts();
+        let [reads, writes] = layouts.unwrap_or_else(|| plan.layouts());
         Self {
             producer,
             plan,

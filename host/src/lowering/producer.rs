@@ -15,6 +15,7 @@ use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
 use launch_config::gemm::Gemm;
 use launch_config::norm::NormGeometry;
+use op_spec::Layout;
 
 /// The producer of a region's values.
 #[derive(Debug)]
@@ -46,6 +47,22 @@ pub(super) enum Producer {
 }
 
 impl Producer {
+    /// The layouts that a convolution reads and writes. `None` for a tensor, whose layouts are the plan's.
+    pub(super) fn layouts(&self) -> Option<[Layout; 2]> {
+        match self {
+            Producer::ImplicitGemm(gemm) => Some([gemm.reads(), gemm.writes()]),
+            Producer::DepthwiseNhwc(_) | Producer::Gemm(_) | Producer::DirectNhwc(_) => {
+                Some([Layout::Nhwc; 2])
+            }
+            Producer::Transposed(transposed) => Some([transposed.reads, transposed.writes]),
+            Producer::OneLaunch2d(_)
+            | Producer::OneLaunch3d(_)
+            | Producer::Depthwise(_)
+            | Producer::Direct => Some([Layout::Nchw; 2]),
+            Producer::Tensor => None,
+        }
+    }
+
     /// The number of moments that the producer writes for a norm's row with this number of channels; `None`
     /// if it writes no moments.
     pub(super) fn moments_of_row(&self, row_channels: u32) -> Option<u64> {

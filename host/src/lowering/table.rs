@@ -246,24 +246,7 @@ pub(super) const TABLE: [Row; 10] = [
         can_implement: |_, region, form| {
             let plan = epilogue::of_tensor(region, form)?;
             let plan = Windows::of(region, &plan).map_or(plan, Plan::Windows);
-            let layout = match plan {
-                Plan::List(_) if region.is_dense_nhwc() => Layout::Nhwc,
-                Plan::Windows(_) => Layout::Nhwc,
-                Plan::Series(ref series) => series.layout,
-                Plan::Rows(ref rows) => rows.layout,
-                Plan::Shuffle(ref shuffle) => shuffle.layout,
-                Plan::Pad(ref padding) => padding.layout,
-                Plan::Gate(ref gate) => gate.layout(),
-                Plan::ChannelsLastNorm(_) => Layout::Nhwc,
-                _ => Layout::Nchw,
-            };
-            let reads = match plan {
-                // A tensor with one pixel has both layouts.
-                Plan::Pixels(_) => Layout::Nhwc,
-                _ => layout,
-            };
-            let lowered = Lowered::without_moments(Producer::Tensor, plan).in_layout(layout);
-            Ok(lowered.reading(reads))
+            Ok(Lowered::without_moments(Producer::Tensor, plan))
         },
     },
     Row {
