@@ -7,8 +7,8 @@ use launch_config::KernelGeometry;
 use op_spec::Layout;
 use op_spec::graph::{LayerProblem, Operand};
 
-use super::epilogue::{Map, Plan, SeriesKernel, Store, WindowsKernel};
-use super::launches::{alone, geometry};
+use super::epilogue::{EpilogueKernels, Map, SeriesKernel, Store, WindowsKernel};
+use super::launches::{as_channel_affine, geometry};
 use super::lowered::{Chosen, Lowered};
 use super::produced::Produced;
 use super::producer::Producer;
@@ -65,7 +65,7 @@ impl<'a> Appending<'a> {
         layer: usize,
         lowered: &Lowered,
     ) -> Result<ConvolutionParameters<'a>> {
-        let plan = &lowered.plan;
+        let plan = &lowered.epilogue;
         let none = Affine {
             weight: None,
             bias: None,
@@ -73,11 +73,13 @@ impl<'a> Appending<'a> {
         let norm = plan.norm().map_or(none, |(norm, _)| self.affine(norm));
         // Producers that pool read the signs of the norm's weight.
         let norm = match plan {
-            Plan::Pool(pool) if pool.in_producer => norm.narrow(self.program, self.of.dtype)?,
+            EpilogueKernels::Pool(pool) if pool.in_producer => {
+                norm.narrow(self.program, self.of.dtype)?
+            }
             _ => norm,
         };
         let [folded, folded_behind] = match plan {
-            Plan::Store(store) => [
+            EpilogueKernels::Store(store) => [
                 match lowered.folded_by_producer() {
                     Some(_) => None,
                     None => self.folded(&store.affine)?,
@@ -87,15 +89,15 @@ impl<'a> Appending<'a> {
             _ => [None; 2],
         };
         let residual = match plan {
-            Plan::Store(Store {
+            EpilogueKernels::Store(Store {
                 residual: Some(layer),
                 ..
             }) => Some(self.residual(*layer, lowered.writes)?),
             _ => None,
         };
         let factors = match plan {
-            Plan::Pool(pool) => pool.factors,
-            Plan::ReducedChannels(reduced) => Some(reduced.factors),
+            EpilogueKernels::Pool(pool) => pool.factors,
+            EpilogueKernels::ReducedChannels(reduced) => Some(reduced.factors),
             _ => None,
         };
         Ok(ConvolutionParameters {
@@ -186,7 +188,7 @@ impl<'a> Appending<'a> {
 
     /// Appends the launches of a region from `x`, the first operand of the layer `start`.
     fn region_of(&mut self, x: Value, region: &Chosen, start: usize, last: usize) -> Result<Value> {
-        let (lowered, plan) = (&region.lowered, &region.lowered.plan);
+        let (lowered, plan) = (&region.lowered, &region.lowered.epilogue);
         let output = &self.of.problem.steps[last].output;
         if output.iter().product::<usize>() == 0 {
             return self.program.tensor(output, self.program.dtype(x));
@@ -198,7 +200,7 @@ impl<'a> Appending<'a> {
             Layout::Nchw => self.program.in_order(x)?,
         };
         let produced = match &lowered.producer {
-            Producer::Tensor if matches!(plan, Plan::Whole) => {
+            Producer::Tensor if matches!(plan, EpilogueKernels::Whole) => {
                 return self.layer(x, start);
             }
             Producer::Direct => return self.layer(x, start),
@@ -233,7 +235,7 @@ impl<'a> Appending<'a> {
                 let parameters = self.convolution(start, lowered)?;
                 let store = plan.store_epilogue();
                 let output = match plan {
-                    Plan::Store(store) => store.produced(output),
+                    EpilogueKernels::Store(store) => store.produced(output),
                     _ => self.produced_shape(start, plan),
                 };
                 let (program, y) = (&mut *self.program, (output, None));
@@ -268,7 +270,7 @@ impl<'a> Appending<'a> {
                 let parameters = self.convolution(start, lowered)?;
                 let program = &mut *self.program;
                 let produced = match plan {
-                    Plan::Store(store) => store.produced(output),
+                    EpilogueKernels::Store(store) => store.produced(output),
                     _ => output,
                 };
                 let y = conv_transpose::append(program, x, &parameters, transposed, produced)?;
@@ -279,9 +281,9 @@ impl<'a> Appending<'a> {
     }
 
     /// The shape of the output of the producer, a convolution.
-    fn produced_shape(&self, layer: usize, plan: &'a Plan) -> &'a [usize] {
+    fn produced_shape(&self, layer: usize, plan: &'a EpilogueKernels) -> &'a [usize] {
         match plan {
-            Plan::Pool(pool) if pool.in_producer => &pool.output,
+            EpilogueKernels::Pool(pool) if pool.in_producer => &pool.output,
             _ => &self.of.problem.steps[layer].output,
         }
     }
@@ -289,7 +291,7 @@ impl<'a> Appending<'a> {
     /// Appends a layer with the kernels of its operator.
     fn layer(&mut self, x: Value, layer: usize) -> Result<Value> {
         let problem = &self.of.problem.steps[layer].problem;
-        if let Some(affine) = alone(problem) {
+        if let Some(affine) = as_channel_affine(problem) {
             let folded = self.folded(&[(layer, affine)])?;
             let folded = folded.expect("one layer is folded");
             return batch_norm::append_folded(self.program, x, folded, geometry(&affine)?);
@@ -309,14 +311,14 @@ impl<'a> Appending<'a> {
         lowered: &Lowered,
         output: &[usize],
     ) -> Result<Value> {
-        match &lowered.plan {
-            Plan::Store(Store {
+        match &lowered.epilogue {
+            EpilogueKernels::Store(Store {
                 further: Some(further),
                 ..
             }) => further.steps.append(self.program, produced.value(), output),
-            Plan::Whole | Plan::Store(_) => Ok(produced.value()),
-            Plan::Map(map) => self.map(&produced, map, lowered.writes),
-            Plan::ChannelsLastNorm(of) => {
+            EpilogueKernels::Whole | EpilogueKernels::Store(_) => Ok(produced.value()),
+            EpilogueKernels::Map(map) => self.map(&produced, map, lowered.writes),
+            EpilogueKernels::ChannelsLastNorm(of) => {
                 let norm = match of.running {
                     Some(problem) => NormParameters::Running(self.running(of.layer), problem),
                     None => NormParameters::Affine(self.affine(of.layer), self.of_batch(of.layer)),
@@ -325,8 +327,8 @@ impl<'a> Appending<'a> {
                 of.launches
                     .append(self.program, produced.value(), norm, &list)
             }
-            Plan::Pool(pool) => self.pool(&produced, pool),
-            Plan::Windows(windows) => {
+            EpilogueKernels::Pool(pool) => self.pool(&produced, pool),
+            EpilogueKernels::Windows(windows) => {
                 let (program, x) = (&mut *self.program, produced.value());
                 let output = &windows.output;
                 let pooled = match &windows.kernel {
@@ -337,15 +339,15 @@ impl<'a> Appending<'a> {
                 };
                 pointwise::append(program, pooled, &steps(&windows.functions))
             }
-            Plan::Pixels(steps) => steps.append(self.program, produced.value(), output),
-            Plan::ReducedChannels(reduced) => self.reduce_channels(&produced, reduced),
-            Plan::NormScale(of) => self.norm_scale(produced.value(), of),
-            Plan::Gate(plan) => {
+            EpilogueKernels::Pixels(steps) => steps.append(self.program, produced.value(), output),
+            EpilogueKernels::ReducedChannels(reduced) => self.reduce_channels(&produced, reduced),
+            EpilogueKernels::NormScale(of) => self.norm_scale(produced.value(), of),
+            EpilogueKernels::Gate(plan) => {
                 let gate = self.residual(plan.layer, Layout::Nchw)?;
                 let (x, nhwc) = (produced.value(), plan.nhwc.as_ref());
                 gate::append(self.program, x, gate, &plan.problem, nhwc)
             }
-            Plan::Rows(plan) => {
+            EpilogueKernels::Rows(plan) => {
                 let mut operands = vec![produced.value()];
                 let others = self.of.graph.operands(plan.layer).iter().zip(&plan.copies);
                 for (&other, copy) in others.skip(1) {
@@ -359,16 +361,16 @@ impl<'a> Appending<'a> {
                 rows::append(self.program, &operands, &plan.copies, y);
                 Ok(y)
             }
-            Plan::Shuffle(of) => {
+            EpilogueKernels::Shuffle(of) => {
                 let (program, x) = (&mut *self.program, produced.value());
                 shuffle::append(program, x, &of.problem, of.layout, &of.output)
             }
-            Plan::Pad(of) => {
+            EpilogueKernels::Pad(of) => {
                 let order = Order::of_layout(&of.output, of.layout)?;
                 let (program, x) = (&mut *self.program, produced.value());
                 pad::append(program, x, &of.geometry, &of.output, order)
             }
-            Plan::Series(of) => {
+            EpilogueKernels::Series(of) => {
                 let folded = self.folded(&of.behind.affine)?;
                 let residual = of.behind.residual;
                 let residual = residual.map(|layer| self.residual(layer, lowered.writes));
@@ -388,7 +390,7 @@ impl<'a> Appending<'a> {
                     }
                 }
             }
-            Plan::List(list) => {
+            EpilogueKernels::List(list) => {
                 let list = self.list(&list.steps, lowered.writes)?;
                 pointwise::append(self.program, produced.value(), &list)
             }

@@ -272,7 +272,7 @@ fn ask<'a>(
                         layers: query.operators(layers),
                         value: query.graph.name_of(last).to_owned(),
                         kernels: row.name,
-                        summary: row.summary(&lowered.plan),
+                        summary: row.summary(&lowered.epilogue),
                         reads: lowered.reads,
                         writes: lowered.writes,
                         config: lowered.config(),

@@ -1,4 +1,4 @@
-//! Plans of epilogues: the kernels that compute them, and their arguments.
+//! The kernels of epilogues, and their arguments.
 //!
 //! Each type is one kind of epilogue that kernels implement. Its `of` accepts or refuses a region's form.
 
@@ -33,9 +33,9 @@ use crate::spec::{BatchNormProblem, GroupNormProblem};
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::{Presence, Refusal};
 
-/// The plan of an epilogue.
+/// The kernels of an epilogue, and their arguments.
 #[derive(Debug, Clone)]
-pub(super) enum Plan {
+pub(super) enum EpilogueKernels {
     /// No separate epilogue: the producer writes the region's output, with its operator's kernel or with a
     /// kernel for the whole region.
     Whole,
@@ -70,73 +70,79 @@ pub(super) enum Plan {
     Gate(Gate),
 }
 
-impl Plan {
+impl EpilogueKernels {
     /// A description of the epilogue's kernels.
     pub(super) fn summary(&self) -> &'static str {
         match self {
-            Plan::Whole => "",
-            Plan::Store(_) => {
+            EpilogueKernels::Whole => "",
+            EpilogueKernels::Store(_) => {
                 "batch norm, arithmetic, functions and residual before the result is written"
             }
-            Plan::Map(_) => "norm, scale or prelu, functions and residual in one launch",
-            Plan::ChannelsLastNorm(_) => {
+            EpilogueKernels::Map(_) => "norm, scale or prelu, functions and residual in one launch",
+            EpilogueKernels::ChannelsLastNorm(_) => {
                 "norm, functions and residual of a channels-last tensor in one launch"
             }
-            Plan::Pool(pool) if pool.norm.is_some() => {
+            EpilogueKernels::Pool(pool) if pool.norm.is_some() => {
                 "norm, scale, max_pool2d and clamp in one launch"
             }
-            Plan::Pool(_) => "scale, max_pool2d and clamp in one launch",
-            Plan::Windows(_) => "windows of channels-last tensors in one launch, then functions",
-            Plan::Pixels(_) => "a reduction of the pixels of a channels-last tensor",
-            Plan::ReducedChannels(reduced) if reduced.norm.is_some() => {
+            EpilogueKernels::Pool(_) => "scale, max_pool2d and clamp in one launch",
+            EpilogueKernels::Windows(_) => {
+                "windows of channels-last tensors in one launch, then functions"
+            }
+            EpilogueKernels::Pixels(_) => "a reduction of the pixels of a channels-last tensor",
+            EpilogueKernels::ReducedChannels(reduced) if reduced.norm.is_some() => {
                 "scale, norm, clamp, scale and a reduction over the channels in one launch"
             }
-            Plan::ReducedChannels(_) => {
+            EpilogueKernels::ReducedChannels(_) => {
                 "clamp, scale and a reduction over the channels in one launch"
             }
-            Plan::NormScale(of) => match of.by {
+            EpilogueKernels::NormScale(of) => match of.by {
                 NormScaleKernels::Resident(_) => {
                     "norm and scale in one launch, whose blocks hold rows"
                 }
                 NormScaleKernels::Separate => "norm and scale in one launch",
                 NormScaleKernels::Folded => "norm whose weight and bias have the scale in them",
             },
-            Plan::Series(_) => {
+            EpilogueKernels::Series(_) => {
                 "softmax or layer norm, arithmetic with parameters, functions and a residual in one launch"
             }
-            Plan::List(_) => "pointwise functions and a residual, up to eight functions a launch",
-            Plan::Rows(_) => "parts of rows, a launch for each operand",
-            Plan::Shuffle(_) => "a copy of split axes in another sequence",
-            Plan::Pad(_) => "a copy with values around the spatial axes",
-            Plan::Gate(_) => "a product with the channels or the positions of another value",
+            EpilogueKernels::List(_) => {
+                "pointwise functions and a residual, up to eight functions a launch"
+            }
+            EpilogueKernels::Rows(_) => "parts of rows, a launch for each operand",
+            EpilogueKernels::Shuffle(_) => "a copy of split axes in another sequence",
+            EpilogueKernels::Pad(_) => "a copy with values around the spatial axes",
+            EpilogueKernels::Gate(_) => {
+                "a product with the channels or the positions of another value"
+            }
         }
     }
 
     /// The layouts that the kernels of a region without a convolution read and write.
     pub(super) fn layouts(&self) -> [Layout; 2] {
         match self {
-            Plan::Whole
-            | Plan::Store(_)
-            | Plan::Map(_)
-            | Plan::Pool(_)
-            | Plan::ReducedChannels(_)
-            | Plan::NormScale(_) => [Layout::Nchw; 2],
-            Plan::ChannelsLastNorm(_) | Plan::Windows(_) => [Layout::Nhwc; 2],
+            EpilogueKernels::Whole
+            | EpilogueKernels::Store(_)
+            | EpilogueKernels::Map(_)
+            | EpilogueKernels::Pool(_)
+            | EpilogueKernels::ReducedChannels(_)
+            | EpilogueKernels::NormScale(_) => [Layout::Nchw; 2],
+            EpilogueKernels::ChannelsLastNorm(_) | EpilogueKernels::Windows(_) => [Layout::Nhwc; 2],
             // The output has one pixel, and therefore both layouts.
-            Plan::Pixels(_) => [Layout::Nhwc, Layout::Nchw],
-            Plan::Series(series) => [series.layout; 2],
-            Plan::List(list) => [list.layout; 2],
-            Plan::Rows(rows) => [rows.layout; 2],
-            Plan::Shuffle(shuffle) => [shuffle.layout; 2],
-            Plan::Pad(padding) => [padding.layout; 2],
-            Plan::Gate(gate) => [gate.layout(); 2],
+            EpilogueKernels::Pixels(_) => [Layout::Nhwc, Layout::Nchw],
+            EpilogueKernels::Series(series) => [series.layout; 2],
+            EpilogueKernels::List(list) => [list.layout; 2],
+            EpilogueKernels::Rows(rows) => [rows.layout; 2],
+            EpilogueKernels::Shuffle(shuffle) => [shuffle.layout; 2],
+            EpilogueKernels::Pad(padding) => [padding.layout; 2],
+            EpilogueKernels::Gate(gate) => [gate.layout(); 2],
         }
     }
 
     /// The epilogue and the list that the producer applies before it stores its results.
     pub(super) fn store_epilogue(&self) -> (StoreEpilogue, OperandList) {
         match self {
-            Plan::Store(store) => (store.epilogue, store.list),
+            EpilogueKernels::Store(store) => (store.epilogue, store.list),
             _ => (StoreEpilogue::NONE, OperandList::EMPTY),
         }
     }
@@ -149,10 +155,10 @@ impl Plan {
     /// The norm whose statistics the epilogue needs.
     pub(super) fn norm(&self) -> Option<(usize, GroupNormProblem)> {
         match self {
-            Plan::Map(map) => Some(map.norm),
-            Plan::NormScale(of) => Some(of.norm),
-            Plan::Pool(pool) => pool.norm,
-            Plan::ReducedChannels(reduced) => reduced.norm,
+            EpilogueKernels::Map(map) => Some(map.norm),
+            EpilogueKernels::NormScale(of) => Some(of.norm),
+            EpilogueKernels::Pool(pool) => pool.norm,
+            EpilogueKernels::ReducedChannels(reduced) => reduced.norm,
             _ => None,
         }
     }
@@ -192,7 +198,7 @@ pub(super) struct Further {
 }
 
 impl Store {
-    /// The plan for a form, if it is of this kind.
+    /// The kernels for a form, if it is of this kind.
     pub(super) fn of(form: &Epilogue) -> Result<Store, Refusal> {
         let expected = "a convolution, perhaps batch_norm and arithmetic with parameters, perhaps up to eight functions and a residual";
         let refusal = Refusal::Layers { expected };
@@ -285,18 +291,18 @@ impl Map {
     }
 }
 
-/// Returns the plan after a producer with moments: the first kind with a norm that accepts the form.
+/// Returns the kernels after a producer with moments: the first kind with a norm that accepts the form.
 ///
 /// # Errors
 /// The most informative refusal: a broken rule is preferred to unsupported layers.
-pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<Plan, Refusal> {
+pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<EpilogueKernels, Refusal> {
     let expected = "a convolution, a norm, functions; perhaps max_pool2d, or a reduction over the channels as in problem 79";
     let other_layers = Refusal::Layers { expected };
     form.norm.ok_or(other_layers)?;
     let kinds = [
-        Pool::of(region, form).map(Plan::Pool),
-        Map::of(form).map(Plan::Map),
-        ReducedChannels::of(region, form).map(Plan::ReducedChannels),
+        Pool::of(region, form).map(EpilogueKernels::Pool),
+        Map::of(form).map(EpilogueKernels::Map),
+        ReducedChannels::of(region, form).map(EpilogueKernels::ReducedChannels),
     ];
     let mut refusal = other_layers;
     for kind in kinds {
@@ -309,37 +315,40 @@ pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<Plan, Re
     Err(refusal)
 }
 
-/// Returns the plan for a region that reads a tensor: any kind that accepts the form.
+/// Returns the kernels for a region that reads a tensor: any kind that accepts the form.
 ///
 /// # Errors
 /// As [`with_norm`].
-pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, Refusal> {
+pub(super) fn of_tensor(
+    region: &Region<'_>,
+    form: &NormalForm,
+) -> Result<EpilogueKernels, Refusal> {
     let expected = "layers without a convolution that there are kernels for together";
     let refusal = Refusal::Layers { expected };
     if form.convolution.is_some() || form.transposed.is_some() {
         return Err(refusal);
     }
     if let Some(rows) = Rows::of(region, form) {
-        return Ok(Plan::Rows(rows));
+        return Ok(EpilogueKernels::Rows(rows));
     }
     if let Some(shuffle) = Shuffle::of(region, form) {
-        return Ok(Plan::Shuffle(shuffle));
+        return Ok(EpilogueKernels::Shuffle(shuffle));
     }
     if let Some(padding) = Padding::of(region, form) {
-        return padding.map(Plan::Pad);
+        return padding.map(EpilogueKernels::Pad);
     }
     if let Some(gate) = Gate::of(region, form) {
-        return Ok(Plan::Gate(gate));
+        return Ok(EpilogueKernels::Gate(gate));
     }
     let form = &form.epilogue;
     if let Some(norm) = ChannelsLastNorm::of(region, form) {
-        return Ok(Plan::ChannelsLastNorm(norm));
+        return Ok(EpilogueKernels::ChannelsLastNorm(norm));
     }
     if let Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) = &form.reduce {
-        return Series::of(region, form).map(Plan::Series);
+        return Series::of(region, form).map(EpilogueKernels::Series);
     }
     if let Some(steps) = pixels(region) {
-        return Ok(Plan::Pixels(steps));
+        return Ok(EpilogueKernels::Pixels(steps));
     }
     let layout = match region.is_dense_nhwc() {
         true => Layout::Nhwc,
@@ -349,25 +358,28 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
         // A list is elementwise, so it accepts any order in memory.
         let is_list = form.norm.is_none() && form.reduce.is_none() && !form.list.is_empty();
         return Ok(match list(&form.list, refusal) {
-            Ok(steps) if is_list && region.is_dense_nhwc() => Plan::List(List { steps, layout }),
-            _ => Plan::Whole,
+            Ok(steps) if is_list && region.is_dense_nhwc() => {
+                EpilogueKernels::List(List { steps, layout })
+            }
+            _ => EpilogueKernels::Whole,
         });
     }
     if form.norm.is_some() {
         return Ok(match with_norm(region, form)? {
-            Plan::Map(map) => NormScale::of(region, &map).map_or(Plan::Map(map), Plan::NormScale),
+            EpilogueKernels::Map(map) => NormScale::of(region, &map)
+                .map_or(EpilogueKernels::Map(map), EpilogueKernels::NormScale),
             plan => plan,
         });
     }
     match form.reduce {
-        Some((_, Reduction::MaxPool2d(_))) => Pool::of(region, form).map(Plan::Pool),
+        Some((_, Reduction::MaxPool2d(_))) => Pool::of(region, form).map(EpilogueKernels::Pool),
         Some((_, Reduction::Axes(_))) => {
-            ReducedChannels::of(region, form).map(Plan::ReducedChannels)
+            ReducedChannels::of(region, form).map(EpilogueKernels::ReducedChannels)
         }
         Some(_) => Err(refusal),
         None => {
             let steps = list(&form.list, refusal)?;
-            Ok(Plan::List(List { steps, layout }))
+            Ok(EpilogueKernels::List(List { steps, layout }))
         }
     }
 }

@@ -9,7 +9,9 @@ use launch_config::norm::NormGeometry;
 use op_spec::graph::{ChannelAffine, LayerProblem, NormalForm, Operand, Pointwise};
 use op_spec::{GroupNormProblem, Layout};
 
-use super::epilogue::{NormScaleKernels, Plan, Pool, SeriesKernel, Store, WindowsKernel};
+use super::epilogue::{
+    EpilogueKernels, NormScaleKernels, Pool, SeriesKernel, Store, WindowsKernel,
+};
 use super::lowered::{Chosen, Lowered};
 use super::producer::Producer;
 use super::region::Query;
@@ -71,7 +73,7 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
 }
 
 /// Returns a single layer as a gain and a shift, if its parameters can be folded into them.
-pub(super) fn alone(problem: &LayerProblem) -> Option<ChannelAffine> {
+pub(super) fn as_channel_affine(problem: &LayerProblem) -> Option<ChannelAffine> {
     match &NormalForm::of_layer(*problem).epilogue.list[..] {
         [(_, Pointwise::Affine(affine))] => Some(*affine),
         _ => None,
@@ -110,8 +112,8 @@ struct Values {
 }
 
 impl Values {
-    /// Whether a launch before this implicit GEMM has reformatted `x` as it needs it. Otherwise the GEMM's own
-    /// launch does, for later ones.
+    /// Whether an earlier launch has reformatted `x` as this implicit GEMM needs it. Otherwise the GEMM's own
+    /// launch does, and later ones read its result.
     fn is_reformatted(&mut self, x: Operand, gemm: &ImplicitGemm) -> bool {
         let mut known = self.for_products.iter();
         let is_known = known.any(|(of, earlier)| *of == x && gemm.reformats_as(earlier));
@@ -132,7 +134,7 @@ struct Planning<'a> {
 impl Planning<'_> {
     /// Plans the launches of a region, in the order in which `Appending::region` appends them.
     fn region(&mut self, layers: &[usize], lowered: &Lowered) -> Result<()> {
-        let (query, plan) = (self.of, &lowered.plan);
+        let (query, plan) = (self.of, &lowered.epilogue);
         let [start, last] = [layers[0], layers[layers.len() - 1]];
         if query.problem.steps[last].output.contains(&0) {
             return Ok(());
@@ -142,7 +144,7 @@ impl Planning<'_> {
             self.in_layout(x, lowered.reads)?;
         }
         match &lowered.producer {
-            Producer::Tensor if matches!(plan, Plan::Whole) => return self.layer(start),
+            Producer::Tensor if matches!(plan, EpilogueKernels::Whole) => return self.layer(start),
             Producer::Direct => return self.layer(start),
             Producer::Tensor => self.in_layout(x, lowered.reads)?,
             Producer::OneLaunch2d(launch) => {
@@ -213,7 +215,7 @@ impl Planning<'_> {
     /// Plans the convolution's preliminary launches: padding, the folding of the epilogue's gain and shift,
     /// and the reformat of its residual.
     fn convolution(&mut self, layer: usize, lowered: &Lowered) -> Result<()> {
-        let plan = &lowered.plan;
+        let plan = &lowered.epilogue;
         let (query, to, dtype) = (self.of, &mut self.plan, self.of.dtype);
         match &query.problem.steps[layer].problem {
             LayerProblem::Conv1d(conv) => plan_pad(to, dtype, conv)?,
@@ -221,7 +223,7 @@ impl Planning<'_> {
             LayerProblem::Conv3d(conv) => plan_pad(to, dtype, conv)?,
             _ => {}
         }
-        if let Plan::Store(store) = plan {
+        if let EpilogueKernels::Store(store) = plan {
             let folded = match lowered.folded_by_producer() {
                 Some(_) => &[][..],
                 None => &store.affine,
@@ -229,7 +231,7 @@ impl Planning<'_> {
             let mut affine = folded.iter().chain(&store.affine_behind);
             affine.try_for_each(|of| plan_folding(to, query, of))?;
         }
-        if let Plan::Store(Store {
+        if let EpilogueKernels::Store(Store {
             residual: Some(layer),
             ..
         }) = plan
@@ -258,7 +260,7 @@ impl Planning<'_> {
     fn layer(&mut self, layer: usize) -> Result<()> {
         let (query, dtype) = (self.of, self.of.dtype);
         let problem = &query.problem.steps[layer].problem;
-        if let Some(affine) = alone(problem) {
+        if let Some(affine) = as_channel_affine(problem) {
             plan_folding(&mut self.plan, query, &(layer, affine))?;
             return batch_norm::plan_map(&mut self.plan, dtype, &geometry(&affine)?);
         }
@@ -271,23 +273,23 @@ impl Planning<'_> {
     /// Plans the epilogue of a producer. The epilogue's output has the shape `output`.
     fn epilogue(&mut self, lowered: &Lowered, output: &[usize]) -> Result<()> {
         let (query, dtype) = (self.of, self.of.dtype);
-        match &lowered.plan {
-            Plan::Store(Store {
+        match &lowered.epilogue {
+            EpilogueKernels::Store(Store {
                 further: Some(further),
                 ..
             }) => further.steps.plan(&mut self.plan),
-            Plan::Whole | Plan::Store(_) => Ok(()),
-            Plan::Map(map) => {
+            EpilogueKernels::Whole | EpilogueKernels::Store(_) => Ok(()),
+            EpilogueKernels::Map(map) => {
                 let norm = self.statistics(lowered, &map.norm.1)?;
                 self.residuals(&map.list, lowered.writes)?;
                 plan_normalising(&mut self.plan, dtype, &norm, norm.spatial, &map.list)
             }
-            Plan::ChannelsLastNorm(of) => {
+            EpilogueKernels::ChannelsLastNorm(of) => {
                 self.residuals(&of.list, lowered.writes)?;
                 of.launches.plan(&mut self.plan, dtype, &of.list)
             }
-            Plan::Pool(pool) => self.pool(lowered, pool),
-            Plan::Windows(windows) => {
+            EpilogueKernels::Pool(pool) => self.pool(lowered, pool),
+            EpilogueKernels::Windows(windows) => {
                 match &windows.kernel {
                     WindowsKernel::Pool(windows) => {
                         pool::plan_nhwc(&mut self.plan, dtype, windows)?;
@@ -299,8 +301,8 @@ impl Planning<'_> {
                 let len = output.iter().map(|&extent| extent as u64).product();
                 pointwise::plan(&mut self.plan, dtype, len, &steps::<()>(&windows.functions))
             }
-            Plan::Pixels(steps) => steps.plan(&mut self.plan),
-            Plan::ReducedChannels(max) => {
+            EpilogueKernels::Pixels(steps) => steps.plan(&mut self.plan),
+            EpilogueKernels::ReducedChannels(max) => {
                 let of = &max.reduction;
                 let Some((_, norm)) = &max.norm else {
                     return clamp_multiply_channel_reduction::plan(&mut self.plan, dtype, of);
@@ -312,7 +314,7 @@ impl Planning<'_> {
                     of,
                 )
             }
-            Plan::NormScale(of) => {
+            EpilogueKernels::NormScale(of) => {
                 let (plan, norm) = (&mut self.plan, &of.norm.1);
                 match of.by {
                     NormScaleKernels::Resident(shape) => {
@@ -325,7 +327,7 @@ impl Planning<'_> {
                 }
                 group_norm::plan(plan, dtype, &norm.geometry()?)
             }
-            Plan::Series(of) => {
+            EpilogueKernels::Series(of) => {
                 let mut affine = of.behind.affine.iter();
                 affine.try_for_each(|of| plan_folding(&mut self.plan, query, of))?;
                 if let Some(layer) = of.behind.residual {
@@ -340,11 +342,11 @@ impl Planning<'_> {
                     }
                 }
             }
-            Plan::Gate(plan) => {
+            EpilogueKernels::Gate(plan) => {
                 self.residual(plan.layer, Layout::Nchw)?;
                 gate::plan(&mut self.plan, dtype, &plan.problem, plan.nhwc.as_ref())
             }
-            Plan::Rows(plan) => {
+            EpilogueKernels::Rows(plan) => {
                 let operands = query.graph.operands(plan.layer).iter().zip(&plan.copies);
                 for (&other, copy) in operands.skip(1) {
                     if copy.is_some() {
@@ -353,9 +355,11 @@ impl Planning<'_> {
                 }
                 rows::plan(&mut self.plan, dtype, &plan.copies)
             }
-            Plan::Pad(of) => pad::plan(&mut self.plan, dtype, &of.geometry),
-            Plan::Shuffle(of) => shuffle::plan(&mut self.plan, dtype, &of.problem, of.layout),
-            Plan::List(list) => {
+            EpilogueKernels::Pad(of) => pad::plan(&mut self.plan, dtype, &of.geometry),
+            EpilogueKernels::Shuffle(of) => {
+                shuffle::plan(&mut self.plan, dtype, &of.problem, of.layout)
+            }
+            EpilogueKernels::List(list) => {
                 self.residuals(&list.steps, lowered.writes)?;
                 let len = output.iter().map(|&extent| extent as u64).product();
                 pointwise::plan(&mut self.plan, dtype, len, &list.steps)

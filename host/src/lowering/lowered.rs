@@ -5,13 +5,13 @@ use launch_config::gemm::FilterOrder;
 use op_spec::graph::{GraphProblem, LayerProblem};
 use op_spec::{BatchNormProblem, Layout};
 
-use super::alone::{
-    depthwise_norm_pays_apart, gemm_pays, implicit_pays, is_apart_in_nhwc, norm_pays_apart,
-};
-use super::epilogue::Plan;
+use super::epilogue::EpilogueKernels;
 use super::joined::PartOf;
 use super::producer::Producer;
 use super::region::{Query, Region, RegionFacts};
+use super::without_norm::{
+    depthwise_norm_pays_apart, gemm_pays, implicit_pays, is_apart_in_nhwc, norm_pays_apart,
+};
 use crate::operators::fused::RowMoments;
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::program::LaunchPlan;
@@ -24,7 +24,7 @@ const LIST_APART: &str =
 #[derive(Debug)]
 pub(super) struct Lowered {
     pub(super) producer: Producer,
-    pub(super) plan: Plan,
+    pub(super) epilogue: EpilogueKernels,
     /// The moments that the producer writes for a norm.
     pub(super) moments: Option<RowMoments>,
     /// The layout that the producer reads, and the layout that the epilogue writes. If the region's input has
@@ -39,21 +39,21 @@ pub(super) struct Lowered {
 
 impl Lowered {
     /// A region whose producer writes no moments.
-    pub(super) fn without_moments(producer: Producer, plan: Plan) -> Self {
-        Self::with_moments(producer, plan, None)
+    pub(super) fn without_moments(producer: Producer, epilogue: EpilogueKernels) -> Self {
+        Self::with_moments(producer, epilogue, None)
     }
 
     /// A region whose producer may write moments.
     pub(super) fn with_moments(
         producer: Producer,
-        plan: Plan,
+        epilogue: EpilogueKernels,
         moments: Option<RowMoments>,
     ) -> Self {
         let layouts = producer.layouts();
-        let [reads, writes] = layouts.unwrap_or_else(|| plan.layouts());
+        let [reads, writes] = layouts.unwrap_or_else(|| epilogue.layouts());
         Self {
             producer,
-            plan,
+            epilogue,
             moments,
             reads,
             writes,
@@ -78,8 +78,8 @@ impl Lowered {
 
     /// The batch norm whose gain and shift the producer computes itself.
     pub(super) fn folded_by_producer(&self) -> Option<(usize, BatchNormProblem)> {
-        match (&self.producer, &self.plan) {
-            (Producer::Gemm(_) | Producer::DepthwiseNhwc(_), Plan::Store(store)) => {
+        match (&self.producer, &self.epilogue) {
+            (Producer::Gemm(_) | Producer::DepthwiseNhwc(_), EpilogueKernels::Store(store)) => {
                 store.batch_norm()
             }
             _ => None,
@@ -105,11 +105,13 @@ impl Lowered {
                 Err("too few samples to fill the device with a block for each")
             }
             Producer::Gemm(gemm) => gemm_pays(gemm),
-            Producer::ImplicitGemm(gemm) if norm_pays_apart(region, gemm.conv(), &self.plan) => {
+            Producer::ImplicitGemm(gemm)
+                if norm_pays_apart(region, gemm.conv(), &self.epilogue) =>
+            {
                 Err("in NHWC, for which a convolution and a norm by themselves have no copies")
             }
             Producer::Depthwise(geometry)
-                if depthwise_norm_pays_apart(region, &geometry.conv, &self.plan) =>
+                if depthwise_norm_pays_apart(region, &geometry.conv, &self.epilogue) =>
             {
                 Err("in NHWC, for which a convolution and a norm by themselves have no copies")
             }
@@ -117,7 +119,8 @@ impl Lowered {
                 Err("more than 32 products of an input value, or less than 64 pixels of a sample")
             }
             Producer::Tensor
-                if matches!(self.plan, Plan::Pool(_)) && is_apart_in_nhwc(region, &self.plan) =>
+                if matches!(self.epilogue, EpilogueKernels::Pool(_))
+                    && is_apart_in_nhwc(region, &self.epilogue) =>
             {
                 Err("in NHWC, for which a norm and a pool by themselves have no copies")
             }
@@ -140,7 +143,7 @@ impl Lowered {
 
     /// Whether a list that the producer applies is faster than in a launch of its own.
     fn list_pays(&self, region: &Region<'_>, gemm: &ImplicitGemm) -> Result<(), &'static str> {
-        let (_, list) = self.plan.store_epilogue();
+        let (_, list) = self.epilogue.store_epilogue();
         if region.is_given() || list.is_empty() {
             Ok(())
         } else if !gemm.stores(&list, region.of.dtype) {

@@ -47,7 +47,8 @@ pub(super) enum Producer {
 }
 
 impl Producer {
-    /// The layouts that a convolution reads and writes. `None` for a tensor, whose layouts are the plan's.
+    /// The layouts that a convolution reads and writes. `None` for a tensor, whose layouts are the
+    /// epilogue's.
     pub(super) fn layouts(&self) -> Option<[Layout; 2]> {
         match self {
             Producer::ImplicitGemm(gemm) => Some([gemm.reads(), gemm.writes()]),

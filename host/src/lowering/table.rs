@@ -13,13 +13,13 @@ use launch_config::norm::NormGeometry;
 use op_spec::graph::NormalForm;
 use op_spec::{Layout, ReductionOp};
 
-use super::alone::{few_filters, gemm_alone, matrix_product};
-use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
+use super::epilogue::{self, EpilogueKernels, Pool, ReducedChannels, Store, Windows};
 use super::lowered::Lowered;
 use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::reduced::{self, LIST};
 use super::region::Region;
 use super::transposed::transposed;
+use super::without_norm::{few_filters, gemm_without_norm, matrix_product};
 use crate::operators::fused::{RowMoments, gemm};
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
@@ -45,10 +45,10 @@ impl Row {
     }
 
     /// A description of the kernels of producer and epilogue.
-    pub(super) fn summary(&self, plan: &Plan) -> String {
-        match plan.summary() {
+    pub(super) fn summary(&self, epilogue: &EpilogueKernels) -> String {
+        match epilogue.summary() {
             "" => self.summary.to_owned(),
-            plan => format!("{}, then {plan}", self.summary),
+            epilogue => format!("{}, then {epilogue}", self.summary),
         }
     }
 }
@@ -78,7 +78,7 @@ pub(super) const TABLE: [Row; 10] = [
             )?;
             Ok(Lowered::without_moments(
                 Producer::OneLaunch2d(launch),
-                Plan::Pool(pool),
+                EpilogueKernels::Pool(pool),
             ))
         },
     },
@@ -103,7 +103,7 @@ pub(super) const TABLE: [Row; 10] = [
             )?;
             Ok(Lowered::without_moments(
                 Producer::OneLaunch3d(launch),
-                Plan::ReducedChannels(reduced),
+                EpilogueKernels::ReducedChannels(reduced),
             ))
         },
     },
@@ -131,7 +131,10 @@ pub(super) const TABLE: [Row; 10] = [
                     }
                     _ => producer(&conv, None)?,
                 };
-                return Ok(Lowered::without_moments(producer, Plan::Store(store)));
+                return Ok(Lowered::without_moments(
+                    producer,
+                    EpilogueKernels::Store(store),
+                ));
             }
             behind_moments(region, form, |conv, windows, _| producer(conv, windows))
         },
@@ -156,7 +159,7 @@ pub(super) const TABLE: [Row; 10] = [
             // A copy of few channels takes the place of a reformat.
             let in_place = gemm.of_channels_first().filter(|_| region.is_reformatted);
             let producer = Producer::Gemm(in_place.unwrap_or(gemm));
-            let lowered = Lowered::without_moments(producer, Plan::Store(store));
+            let lowered = Lowered::without_moments(producer, EpilogueKernels::Store(store));
             let lowered = lowered.in_layout(region.input);
             Ok(match in_place {
                 Some(_) => lowered.reading(Layout::Nchw),
@@ -175,7 +178,7 @@ pub(super) const TABLE: [Row; 10] = [
             }
             let geometry = few_filters(region, &conv_geometry(&conv)?, layer)?;
             let producer = Producer::DirectNhwc(geometry);
-            Ok(Lowered::without_moments(producer, Plan::Whole))
+            Ok(Lowered::without_moments(producer, EpilogueKernels::Whole))
         },
     },
     Row {
@@ -193,15 +196,22 @@ pub(super) const TABLE: [Row; 10] = [
             if form.epilogue.reduce.is_some() && form.epilogue.norm.is_none() {
                 let (gemm, store) = reduced::convolution(region, &conv, &form.epilogue)?;
                 let producer = Producer::ImplicitGemm(with_filters(gemm));
-                return Ok(Lowered::without_moments(producer, Plan::Store(store)));
+                return Ok(Lowered::without_moments(
+                    producer,
+                    EpilogueKernels::Store(store),
+                ));
             }
             if let Ok(store) = Store::of(&form.epilogue) {
-                let gemm = gemm_alone(region, &conv_geometry(&conv)?, strides, region.output)?;
+                let gemm =
+                    gemm_without_norm(region, &conv_geometry(&conv)?, strides, region.output)?;
                 if !gemm.can_store(&store.list, of.dtype) {
                     return Err(LIST);
                 }
                 let producer = Producer::ImplicitGemm(with_filters(gemm));
-                return Ok(Lowered::without_moments(producer, Plan::Store(store)));
+                return Ok(Lowered::without_moments(
+                    producer,
+                    EpilogueKernels::Store(store),
+                ));
             }
             behind_moments(region, form, |conv, windows, row_channels| {
                 let rows = (windows, row_channels);
@@ -216,9 +226,10 @@ pub(super) const TABLE: [Row; 10] = [
         implements: "a convolution alone",
         summary: "direct convolution on FMA units",
         can_implement: |row, region, form| match form.convolution {
-            Some(_) if region.layers.len() == 1 => {
-                Ok(Lowered::without_moments(Producer::Direct, Plan::Whole))
-            }
+            Some(_) if region.layers.len() == 1 => Ok(Lowered::without_moments(
+                Producer::Direct,
+                EpilogueKernels::Whole,
+            )),
             _ => Err(row.other_layers()),
         },
     },
@@ -231,12 +242,15 @@ pub(super) const TABLE: [Row; 10] = [
             if form.epilogue.reduce.is_some() {
                 let (transposed, store) = reduced::transposed(region, &problem, &form.epilogue)?;
                 let producer = Producer::Transposed(transposed);
-                return Ok(Lowered::without_moments(producer, Plan::Store(store)));
+                return Ok(Lowered::without_moments(
+                    producer,
+                    EpilogueKernels::Store(store),
+                ));
             }
-            let plan = Plan::Store(Store::of(&form.epilogue)?);
-            let transposed = transposed(region, &problem, plan.store_epilogue())?;
+            let epilogue = EpilogueKernels::Store(Store::of(&form.epilogue)?);
+            let transposed = transposed(region, &problem, epilogue.store_epilogue())?;
             let producer = Producer::Transposed(transposed);
-            Ok(Lowered::without_moments(producer, plan))
+            Ok(Lowered::without_moments(producer, epilogue))
         },
     },
     Row {
@@ -244,9 +258,10 @@ pub(super) const TABLE: [Row; 10] = [
         implements: "layers without a convolution: one by itself; a norm with scale or prelu, functions and residuals; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and a reduction over the channels as in problem 79; the last two without a norm; softmax or a layer norm of rows, perhaps arithmetic with parameters, up to eight functions and a residual behind it; functions and residuals",
         summary: "kernels that read a tensor, after a launch for the statistics of a norm",
         can_implement: |_, region, form| {
-            let plan = epilogue::of_tensor(region, form)?;
-            let plan = Windows::of(region, &plan).map_or(plan, Plan::Windows);
-            Ok(Lowered::without_moments(Producer::Tensor, plan))
+            let epilogue = epilogue::of_tensor(region, form)?;
+            let epilogue =
+                Windows::of(region, &epilogue).map_or(epilogue, EpilogueKernels::Windows);
+            Ok(Lowered::without_moments(Producer::Tensor, epilogue))
         },
     },
     Row {
@@ -254,16 +269,16 @@ pub(super) const TABLE: [Row; 10] = [
         implements: "group_norm, scale",
         summary: "kernels that read a tensor, after a launch for the statistics of a norm",
         can_implement: |row, region, form| match epilogue::of_tensor(region, form)? {
-            Plan::NormScale(of) => Ok(Lowered::without_moments(
+            EpilogueKernels::NormScale(of) => Ok(Lowered::without_moments(
                 Producer::Tensor,
-                Plan::NormScale(of.folded()),
+                EpilogueKernels::NormScale(of.folded()),
             )),
             _ => Err(row.other_layers()),
         },
     },
 ];
 
-/// Lowers a convolution with moments and the plan after its norm. `choose` returns the convolution's
+/// Lowers a convolution with moments and the epilogue after its norm. `choose` returns the convolution's
 /// configuration for the windows that it pools (if any) and the channels of a norm's row.
 fn behind_moments(
     region: &Region<'_>,
@@ -272,22 +287,22 @@ fn behind_moments(
 ) -> Result<Lowered, Refusal> {
     let expected = "a convolution, a norm";
     let (_, conv) = form.convolution.ok_or(Refusal::Layers { expected })?;
-    let mut plan = epilogue::with_norm(region, &form.epilogue)?;
+    let mut epilogue = epilogue::with_norm(region, &form.epilogue)?;
     let conv = conv_geometry(&conv)?;
-    let (_, norm) = plan.norm().ok_or(Refusal::Layers { expected })?;
+    let (_, norm) = epilogue.norm().ok_or(Refusal::Layers { expected })?;
     let geometry = norm_geometry(&norm)?;
     let row_channels = geometry.row_channels;
-    if let Plan::Pool(pool) = &mut plan
+    if let EpilogueKernels::Pool(pool) = &mut epilogue
         && let Some(windows) = pool.windows_side_by_side()
         && let Ok(producer) = choose(&conv, Some(windows), row_channels)
     {
         pool.in_producer = true;
-        let moments = moments(region, &producer, &plan, geometry);
-        return Ok(Lowered::with_moments(producer, plan, moments));
+        let moments = moments(region, &producer, &epilogue, geometry);
+        return Ok(Lowered::with_moments(producer, epilogue, moments));
     }
     let producer = choose(&conv, None, row_channels)?;
-    let moments = moments(region, &producer, &plan, geometry);
-    Ok(Lowered::with_moments(producer, plan, moments))
+    let moments = moments(region, &producer, &epilogue, geometry);
+    Ok(Lowered::with_moments(producer, epilogue, moments))
 }
 
 /// Returns the moments of a norm's row, and the launches that combine them. A few moments are combined by the
@@ -295,11 +310,11 @@ fn behind_moments(
 fn moments(
     region: &Region<'_>,
     producer: &Producer,
-    plan: &Plan,
+    epilogue: &EpilogueKernels,
     norm: NormGeometry,
 ) -> Option<RowMoments> {
-    let by_readers = match plan {
-        Plan::Map(_) => norm.apply(region.of.dtype.size() as u32).combined_moments(),
+    let by_readers = match epilogue {
+        EpilogueKernels::Map(_) => norm.apply(region.of.dtype.size() as u32).combined_moments(),
         _ => 1,
     };
     let count = producer.moments_of_row(norm.row_channels)?;

@@ -8,10 +8,10 @@ use launch_config::pointwise::OperandList;
 use launch_config::{KernelGeometry, Refusal};
 use op_spec::{ConvProblem, ConvTransposeProblem, Layout};
 
-use super::alone::{gemm_alone, gemm_pays, implicit_pays, matrix_product};
 use super::producer::conv_geometry;
 use super::reduced::LIST;
 use super::region::Region;
+use super::without_norm::{gemm_pays, gemm_without_norm, implicit_pays, matrix_product};
 use crate::device::DType;
 use crate::operators::conv_transpose::{ClassKernels, Transposed};
 use crate::operators::implicit_gemm::ImplicitGemm;
@@ -19,9 +19,9 @@ use crate::operators::implicit_gemm::ImplicitGemm;
 /// Returns the kernels of a transposed convolution. The convolution of each class runs by depthwise kernels
 /// where it is depthwise, else by a matrix product from NHWC to NHWC, else by an implicit GEMM where that
 /// pays, else by direct kernels; rows of the table are not asked. All classes read one layout and write one
-/// layout. Convolutions that write the output must be able to apply `store`; otherwise the region is refused. The bits
-/// are those of separate launches, except for exponentials in fast f32, so a matrix product takes no list
-/// that it would not round.
+/// layout. The region is refused unless convolutions that write the output can apply `store`. The bits are
+/// those of separate launches, except for exponentials in fast f32, so a matrix product takes no list that it
+/// would not round.
 pub(super) fn transposed(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,
@@ -116,7 +116,7 @@ fn class_kernels(
     {
         return Ok(ClassKernels::Gemm(gemm));
     }
-    let gemm = gemm_alone(region, &conv, strides, output).ok();
+    let gemm = gemm_without_norm(region, &conv, strides, output).ok();
     let gemm = gemm.filter(|gemm| is_reformatted(gemm) || implicit_pays(gemm).is_ok());
     Ok(gemm.map_or(ClassKernels::Direct, ClassKernels::ImplicitGemm))
 }

@@ -1,4 +1,4 @@
-//! Plans of a norm and a scale.
+//! The kernels of a norm and a scale.
 
 use launch_config::KernelGeometry;
 use op_spec::GroupNormProblem;
@@ -29,7 +29,7 @@ pub(in crate::lowering) enum NormScaleKernels {
 }
 
 impl NormScale {
-    /// The plan for a norm and functions, if they are of this kind.
+    /// The kernels for a norm and functions, if they are of this kind.
     pub(in crate::lowering) fn of(region: &Region<'_>, map: &Map) -> Option<Self> {
         let scale = map.behind.filter(|behind| behind.prelu.is_none())?.layer;
         let (_, norm) = map.norm;

@@ -1,4 +1,4 @@
-//! Plans of epilogues that pool.
+//! The kernels of epilogues that pool.
 
 use launch_config::KernelGeometry;
 use launch_config::Refusal;
@@ -9,7 +9,7 @@ use op_spec::PointwiseProblem;
 use op_spec::graph::{Epilogue, LayerProblem, Pointwise, Reduction};
 
 use super::channels_last_norm::launches_of;
-use super::{Plan, at_most_one, functions};
+use super::{EpilogueKernels, at_most_one, functions};
 use crate::lowering::region::Region;
 use crate::operators::pool::nhwc_windows;
 use crate::spec::{ClampProblem, GroupNormProblem, MaxPool2dProblem};
@@ -123,12 +123,12 @@ pub(in crate::lowering) struct Windows {
 }
 
 impl Windows {
-    /// The plan for a region with a plan for dense tensors, if its input is channels-last and the plan has
+    /// The kernels for a region with kernels for dense tensors, if its input is channels-last and these have
     /// only windows and functions.
-    pub(in crate::lowering) fn of(region: &Region<'_>, plan: &Plan) -> Option<Windows> {
+    pub(in crate::lowering) fn of(region: &Region<'_>, plan: &EpilogueKernels) -> Option<Windows> {
         let (problem, functions) = match plan {
-            Plan::Whole => (region.of.problem.steps[region.layers[0]].problem, vec![]),
-            Plan::Pool(pool) if pool.norm.is_none() && pool.factors.is_none() => {
+            EpilogueKernels::Whole => (region.of.problem.steps[region.layers[0]].problem, vec![]),
+            EpilogueKernels::Pool(pool) if pool.norm.is_none() && pool.factors.is_none() => {
                 (LayerProblem::MaxPool2d(pool.pool), pool.functions.clone())
             }
             _ => return None,
