@@ -144,7 +144,8 @@ fn choose_path<'a>(
     path: &'a [usize],
     chosen: &mut Vec<Chosen>,
 ) -> Result<()> {
-    // The verdicts on longer regions are reported with the region that is taken in their place.
+    // The verdicts on longer regions are reported with the region that is taken in their place, equal ones
+    // of a row once.
     let mut on_longer = match ask(query, layouts, path, None) {
         Ok(region) => {
             chosen.push(region);
@@ -158,7 +159,16 @@ fn choose_path<'a>(
         let mut stops = (2..=longest).rev().filter(|&stop| stop < path.len());
         let several = stops.find_map(|stop| {
             let region = ask(query, layouts, &rest[..stop], None);
-            region.map_err(|refusals| on_longer.extend(refusals)).ok()
+            let report = |considered: Vec<Considered>| {
+                for new in considered {
+                    let is_new =
+                        |of: &Considered| (of.kernels, &of.verdict) != (new.kernels, &new.verdict);
+                    if on_longer.iter().all(is_new) {
+                        on_longer.push(new);
+                    }
+                }
+            };
+            region.map_err(report).ok()
         });
         let mut region = match several {
             Some(region) => region,
