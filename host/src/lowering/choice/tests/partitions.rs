@@ -67,17 +67,19 @@ fn partitions_say_which_regions_and_which_rows() {
     let chain = chain_85(depthwise([3, 3]));
     let text = "conv2d group_norm scale max_pool2d clamp @implicit-gemm";
     assert_eq!(ask(&chain, &[4, 16, 60, 60], text), "implicit-gemm");
-    let conv = Layer::conv2d("conv", 16, 3).into();
-    let up = Layer::conv_transpose2d("up", 16, 3).stride(2).into();
-    for (first, row) in [(conv, "implicit-gemm"), (up, "transposed")] {
+    let conv = Layer::conv2d("conv", 64, 3).into();
+    let up = Layer::conv_transpose2d("up", 64, 3).stride(2).into();
+    for (first, row, alone) in [
+        (conv, "implicit-gemm", "implicit-gemm | tensor"),
+        (up, "transposed", "transposed | tensor"),
+    ] {
         let first: Layer = first;
         let text = format!("{} silu mish tanh @{row}", first.operator());
-        let functions = [Layer::silu(), Layer::mish(), Layer::tanh()];
-        let chain = Chain::new(32, [vec![first], functions.to_vec()].concat()).unwrap();
-        assert_eq!(ask(&chain, &[4, 32, 60, 60], &text), row);
-        let input = [4, 32, 60, 60];
-        let alone = rows(&chain, &input, DType::F32, &H200, &Options::default());
-        assert_eq!(alone, format!("{row} | tensor"));
+        let layers = vec![first, Layer::silu(), Layer::mish(), Layer::tanh()];
+        let (chain, input) = (Chain::new(64, layers).unwrap(), [8, 64, 56, 56]);
+        assert_eq!(ask(&chain, &input, &text), row);
+        let by_itself = rows(&chain, &input, DType::F32, &H200, &Options::default());
+        assert_eq!(by_itself, alone);
     }
 }
 
