@@ -8,7 +8,7 @@ use op_spec::Layout;
 use op_spec::graph::{LayerProblem, Operand};
 
 use super::epilogue::{EpilogueKernels, Map, SeriesKernel, Store, WindowsKernel};
-use super::launches::{as_channel_affine, geometry};
+use super::launches::geometry;
 use super::lowered::{Chosen, Lowered};
 use super::produced::Produced;
 use super::producer::Producer;
@@ -27,8 +27,8 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, Affine, ConvolutionParameters, Preparations, conv, conv_transpose, gate, layer_norm, pad,
-    pointwise, pool, rows, shuffle, softmax, upsample,
+    Affine, ConvolutionParameters, MAX_PARAMETERS, Preparations, conv, conv_transpose, gate,
+    layer_norm, pad, pointwise, pool, rows, shuffle, softmax, upsample,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -51,6 +51,11 @@ impl<'a> Appending<'a> {
     fn parameter(&self, layer: usize, index: usize) -> Option<Value> {
         let slot = *self.of.graph.parameters_of(layer).get(index)?;
         Some(self.parameters[slot])
+    }
+
+    /// Returns all parameters of a layer, in PyTorch's order.
+    fn parameters_of(&self, layer: usize) -> [Option<Value>; MAX_PARAMETERS] {
+        std::array::from_fn(|index| self.parameter(layer, index))
     }
 
     /// Returns the first parameter of a layer that has parameters.
@@ -200,10 +205,10 @@ impl<'a> Appending<'a> {
             Layout::Nchw => self.program.in_order(x)?,
         };
         let produced = match &lowered.producer {
-            Producer::Tensor if matches!(plan, EpilogueKernels::Whole) => {
-                return self.layer(x, start);
+            Producer::Direct(operator) => {
+                let parameters = self.parameters_of(start);
+                return operator.append(self.program, x, parameters);
             }
-            Producer::Direct => return self.layer(x, start),
             Producer::Tensor => Produced::Tensor(self.program.in_layout(x, lowered.reads)?),
             Producer::OneLaunch2d(launch) => {
                 let x = self.padded(x, start)?;
@@ -288,22 +293,6 @@ impl<'a> Appending<'a> {
         }
     }
 
-    /// Appends a layer with the kernels of its operator.
-    fn layer(&mut self, x: Value, layer: usize) -> Result<Value> {
-        let problem = &self.of.problem.steps[layer].problem;
-        if let Some(affine) = as_channel_affine(problem) {
-            let folded = self.folded(&[(layer, affine)])?;
-            let folded = folded.expect("one layer is folded");
-            return batch_norm::append_folded(self.program, x, folded, geometry(&affine)?);
-        }
-        // A residual takes the place of a parameter.
-        let parameters = match self.of.graph.operands(layer).len() {
-            2 => [Some(self.residual(layer, Layout::Nchw)?), None, None, None],
-            _ => std::array::from_fn(|index| self.parameter(layer, index)),
-        };
-        operators::append(self.program, x, problem, parameters)
-    }
-
     /// Appends the epilogue of a producer. The epilogue's output has the shape `output`.
     fn epilogue(
         &mut self,
@@ -316,7 +305,21 @@ impl<'a> Appending<'a> {
                 further: Some(further),
                 ..
             }) => further.steps.append(self.program, produced.value(), output),
-            EpilogueKernels::Whole | EpilogueKernels::Store(_) => Ok(produced.value()),
+            EpilogueKernels::None | EpilogueKernels::Store(_) => Ok(produced.value()),
+            EpilogueKernels::Operator(layer, operator) => {
+                // A residual takes the place of a parameter.
+                let parameters = match self.of.graph.operands(*layer).len() {
+                    2 => [Some(self.residual(*layer, Layout::Nchw)?), None, None, None],
+                    _ => self.parameters_of(*layer),
+                };
+                operator.append(self.program, produced.value(), parameters)
+            }
+            EpilogueKernels::Affine(layer, affine) => {
+                let folded = self.folded(&[(*layer, *affine)])?;
+                let folded = folded.expect("one layer is folded");
+                let (x, geometry) = (produced.value(), geometry(affine)?);
+                batch_norm::append_folded(self.program, x, folded, geometry)
+            }
             EpilogueKernels::Map(map) => self.map(&produced, map, lowered.writes),
             EpilogueKernels::ChannelsLastNorm(of) => {
                 let norm = match of.running {

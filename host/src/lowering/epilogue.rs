@@ -27,6 +27,7 @@ pub(super) use rows::{Rows, Shuffle};
 pub(super) use series::{Series, SeriesKernel};
 
 use super::region::Region;
+use crate::operators::Operator;
 use crate::operators::pointwise::{ListStep, keeps_in_launches};
 use crate::operators::reduction::Steps;
 use crate::spec::{BatchNormProblem, GroupNormProblem};
@@ -36,9 +37,12 @@ use launch_config::{Presence, Refusal};
 /// The kernels of an epilogue, and their arguments.
 #[derive(Debug, Clone)]
 pub(super) enum EpilogueKernels {
-    /// No separate epilogue: the producer writes the region's output, with its operator's kernel or with a
-    /// kernel for the whole region.
-    Whole,
+    /// No kernels: the producer writes the region's output.
+    None,
+    /// The region's only layer, with the kernels of its operator.
+    Operator(usize, Operator),
+    /// The region's only layer, whose parameters are folded into a gain and a shift of each channel.
+    Affine(usize, ChannelAffine),
     /// The producer applies the epilogue to its accumulators before it stores them.
     Store(Store),
     /// Norm and pointwise functions.
@@ -74,7 +78,9 @@ impl EpilogueKernels {
     /// A description of the epilogue's kernels.
     pub(super) fn summary(&self) -> &'static str {
         match self {
-            EpilogueKernels::Whole => "",
+            EpilogueKernels::None => "",
+            EpilogueKernels::Operator(..) => "the kernels of the operator",
+            EpilogueKernels::Affine(..) => "gain and shift of each channel in one launch",
             EpilogueKernels::Store(_) => {
                 "batch norm, arithmetic, functions and residual before the result is written"
             }
@@ -121,7 +127,9 @@ impl EpilogueKernels {
     /// The layouts that the kernels of a region without a convolution read and write.
     pub(super) fn layouts(&self) -> [Layout; 2] {
         match self {
-            EpilogueKernels::Whole
+            EpilogueKernels::None
+            | EpilogueKernels::Operator(..)
+            | EpilogueKernels::Affine(..)
             | EpilogueKernels::Store(_)
             | EpilogueKernels::Map(_)
             | EpilogueKernels::Pool(_)
@@ -354,14 +362,16 @@ pub(super) fn of_tensor(
         true => Layout::Nhwc,
         false => Layout::Nchw,
     };
-    if region.layers.len() == 1 {
+    if let &[layer] = region.layers {
         // A list is elementwise, so it accepts any order in memory.
         let is_list = form.norm.is_none() && form.reduce.is_none() && !form.list.is_empty();
-        return Ok(match list(&form.list, refusal) {
-            Ok(steps) if is_list && region.is_dense_nhwc() => {
+        let operator = Operator::of(&region.of.problem.steps[layer].problem);
+        return Ok(match (list(&form.list, refusal), &form.list[..]) {
+            (Ok(steps), _) if is_list && region.is_dense_nhwc() => {
                 EpilogueKernels::List(List { steps, layout })
             }
-            _ => EpilogueKernels::Whole,
+            (_, &[(_, Pointwise::Affine(affine))]) => EpilogueKernels::Affine(layer, affine),
+            _ => EpilogueKernels::Operator(layer, operator.ok_or(refusal)?),
         });
     }
     if form.norm.is_some() {
@@ -389,7 +399,8 @@ pub(super) fn of_tensor(
 fn pixels(region: &Region<'_>) -> Option<Steps> {
     let &[layer] = region.layers else { return None };
     let step = &region.of.problem.steps[layer];
-    let steps = || Steps::of_channels_last(&step.problem, &step.input, region.of.dtype);
+    let operator = Operator::of(&step.problem)?;
+    let steps = || Steps::of_channels_last(&operator, &step.input, region.of.dtype);
     region.is_dense_nhwc().then(steps)?
 }
 

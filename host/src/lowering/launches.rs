@@ -6,7 +6,7 @@
 use launch_config::KernelGeometry;
 use launch_config::elementwise::ChannelGeometry;
 use launch_config::norm::NormGeometry;
-use op_spec::graph::{ChannelAffine, LayerProblem, NormalForm, Operand, Pointwise};
+use op_spec::graph::{ChannelAffine, LayerProblem, Operand};
 use op_spec::{GroupNormProblem, Layout};
 
 use super::epilogue::{
@@ -28,8 +28,8 @@ use crate::operators::fused::{
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, arithmetic, batch_norm, conv, gate, group_norm, layer_norm, norm_statistics, pad,
-    pointwise, pool, rows, shuffle, softmax, upsample,
+    arithmetic, batch_norm, conv, gate, group_norm, layer_norm, norm_statistics, pad, pointwise,
+    pool, rows, shuffle, softmax, upsample,
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -70,14 +70,6 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
         region.plan = plan;
     }
     Ok(())
-}
-
-/// Returns a single layer as a gain and a shift, if its parameters can be folded into them.
-pub(super) fn as_channel_affine(problem: &LayerProblem) -> Option<ChannelAffine> {
-    match &NormalForm::of_layer(*problem).epilogue.list[..] {
-        [(_, Pointwise::Affine(affine))] => Some(*affine),
-        _ => None,
-    }
 }
 
 /// Returns the geometry for the kernel that applies a gain and a shift to a tensor.
@@ -144,8 +136,7 @@ impl Planning<'_> {
             self.in_layout(x, lowered.reads)?;
         }
         match &lowered.producer {
-            Producer::Tensor if matches!(plan, EpilogueKernels::Whole) => return self.layer(start),
-            Producer::Direct => return self.layer(start),
+            Producer::Direct(operator) => return operator.plan(&mut self.plan, query.dtype),
             Producer::Tensor => self.in_layout(x, lowered.reads)?,
             Producer::OneLaunch2d(launch) => {
                 self.convolution(start, lowered)?;
@@ -256,20 +247,6 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Plans a layer with the kernels of its operator.
-    fn layer(&mut self, layer: usize) -> Result<()> {
-        let (query, dtype) = (self.of, self.of.dtype);
-        let problem = &query.problem.steps[layer].problem;
-        if let Some(affine) = as_channel_affine(problem) {
-            plan_folding(&mut self.plan, query, &(layer, affine))?;
-            return batch_norm::plan_map(&mut self.plan, dtype, &geometry(&affine)?);
-        }
-        if query.graph.operands(layer).len() == 2 {
-            self.residual(layer, Layout::Nchw)?;
-        }
-        operators::plan(&mut self.plan, dtype, problem)
-    }
-
     /// Plans the epilogue of a producer. The epilogue's output has the shape `output`.
     fn epilogue(&mut self, lowered: &Lowered, output: &[usize]) -> Result<()> {
         let (query, dtype) = (self.of, self.of.dtype);
@@ -278,7 +255,17 @@ impl Planning<'_> {
                 further: Some(further),
                 ..
             }) => further.steps.plan(&mut self.plan),
-            EpilogueKernels::Whole | EpilogueKernels::Store(_) => Ok(()),
+            EpilogueKernels::None | EpilogueKernels::Store(_) => Ok(()),
+            EpilogueKernels::Operator(layer, operator) => {
+                if query.graph.operands(*layer).len() == 2 {
+                    self.residual(*layer, Layout::Nchw)?;
+                }
+                operator.plan(&mut self.plan, dtype)
+            }
+            EpilogueKernels::Affine(layer, affine) => {
+                plan_folding(&mut self.plan, query, &(*layer, *affine))?;
+                batch_norm::plan_map(&mut self.plan, dtype, &geometry(affine)?)
+            }
             EpilogueKernels::Map(map) => {
                 let norm = self.statistics(lowered, &map.norm.1)?;
                 self.residuals(&map.list, lowered.writes)?;

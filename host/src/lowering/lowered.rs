@@ -181,7 +181,7 @@ impl Chosen {
             | Producer::OneLaunch3d(_)
             | Producer::Depthwise(_)
             | Producer::DepthwiseNhwc(_)
-            | Producer::Direct
+            | Producer::Direct(_)
             | Producer::Transposed(_)
             | Producer::Tensor => false,
         };

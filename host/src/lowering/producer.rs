@@ -3,6 +3,7 @@
 use launch_config::KernelGeometry;
 use std::fmt;
 
+use crate::operators::Operator;
 use crate::operators::conv_transpose::Transposed;
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
@@ -39,7 +40,7 @@ pub(super) enum Producer {
     /// A convolution of a channels-last tensor with few filters, on FMA units.
     DirectNhwc(ConvNhwcGeometry),
     /// A convolution with the kernels of its operator, on FMA units.
-    Direct,
+    Direct(Operator),
     /// A transposed convolution, as convolutions of its phases.
     Transposed(Transposed),
     /// The region's input, or its only layer with the kernels of its operator.
@@ -59,7 +60,7 @@ impl Producer {
             Producer::OneLaunch2d(_)
             | Producer::OneLaunch3d(_)
             | Producer::Depthwise(_)
-            | Producer::Direct => Some([Layout::Nchw; 2]),
+            | Producer::Direct(_) => Some([Layout::Nchw; 2]),
             Producer::Tensor => None,
         }
     }
@@ -75,7 +76,7 @@ impl Producer {
             | Producer::Gemm(_)
             | Producer::DepthwiseNhwc(_)
             | Producer::DirectNhwc(_)
-            | Producer::Direct
+            | Producer::Direct(_)
             | Producer::Transposed(_)
             | Producer::Tensor => None,
         }
@@ -95,7 +96,7 @@ impl fmt::Display for Producer {
             Producer::Transposed(transposed) => transposed.fmt(f),
             Producer::OneLaunch2d(launch) => launch.fmt(f),
             Producer::OneLaunch3d(launch) => launch.fmt(f),
-            Producer::DirectNhwc(_) | Producer::Direct | Producer::Tensor => Ok(()),
+            Producer::DirectNhwc(_) | Producer::Direct(_) | Producer::Tensor => Ok(()),
         }
     }
 }

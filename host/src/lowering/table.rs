@@ -20,6 +20,7 @@ use super::reduced::{self, LIST};
 use super::region::Region;
 use super::transposed::transposed;
 use super::without_norm::{few_filters, gemm_without_norm, matrix_product};
+use crate::operators::Operator;
 use crate::operators::fused::{RowMoments, gemm};
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
@@ -178,7 +179,7 @@ pub(super) const TABLE: [Row; 10] = [
             }
             let geometry = few_filters(region, &conv_geometry(&conv)?, layer)?;
             let producer = Producer::DirectNhwc(geometry);
-            Ok(Lowered::without_moments(producer, EpilogueKernels::Whole))
+            Ok(Lowered::without_moments(producer, EpilogueKernels::None))
         },
     },
     Row {
@@ -225,12 +226,14 @@ pub(super) const TABLE: [Row; 10] = [
         name: "direct",
         implements: "a convolution alone",
         summary: "direct convolution on FMA units",
-        can_implement: |row, region, form| match form.convolution {
-            Some(_) if region.layers.len() == 1 => Ok(Lowered::without_moments(
-                Producer::Direct,
-                EpilogueKernels::Whole,
-            )),
-            _ => Err(row.other_layers()),
+        can_implement: |row, region, form| {
+            form.convolution.ok_or(row.other_layers())?;
+            let &[layer] = region.layers else {
+                return Err(row.other_layers());
+            };
+            let operator = Operator::of(&region.of.problem.steps[layer].problem);
+            let producer = Producer::Direct(operator.ok_or(row.other_layers())?);
+            Ok(Lowered::without_moments(producer, EpilogueKernels::None))
         },
     },
     Row {
