@@ -36,6 +36,10 @@ use crate::program::LaunchPlan;
 pub(crate) fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
     let mut chosen = choose_regions(query)?;
     write_in_place(query, &mut chosen);
+    for region in &mut chosen {
+        region.facts.summary = region.row.summary(&region.lowered);
+        region.facts.config = region.lowered.config();
+    }
     plan_launches(query, &mut chosen)?;
     Ok(chosen)
 }
@@ -266,7 +270,7 @@ fn ask<'a>(
                     "writes NHWC, another shape needs NCHW".to_owned(),
                 ));
             }
-            Ok(lowered) => match lowered.pays(&region) {
+            Ok(lowered) => match (row.pays)(&region, &lowered) {
                 Err(reason) if asked.is_none() => note(Verdict::Passed(reason.to_owned())),
                 _ => {
                     note(Verdict::Taken);
@@ -282,10 +286,10 @@ fn ask<'a>(
                         layers: query.operators(layers),
                         value: query.graph.name_of(last).to_owned(),
                         kernels: row.name,
-                        summary: row.summary(&lowered.epilogue),
+                        summary: String::new(),
                         reads: lowered.reads,
                         writes: lowered.writes,
-                        config: lowered.config(),
+                        config: String::new(),
                         launches: Vec::new(),
                         preparations: Vec::new(),
                         bytes: work.bytes,
@@ -294,6 +298,7 @@ fn ask<'a>(
                         considered,
                     };
                     return Ok(Chosen {
+                        row,
                         layers: layers.to_vec(),
                         lowered,
                         plan: LaunchPlan::default(),

@@ -15,6 +15,7 @@ mod pool;
 mod reduced_channels;
 mod rows;
 mod series;
+mod summary;
 
 pub(super) use behind::{Behind, leading_affine};
 pub(super) use channels_last_norm::{ChannelsLastNorm, launches as channels_last_launches};
@@ -75,55 +76,6 @@ pub(super) enum EpilogueKernels {
 }
 
 impl EpilogueKernels {
-    /// A description of the epilogue's kernels.
-    pub(super) fn summary(&self) -> &'static str {
-        match self {
-            EpilogueKernels::None => "",
-            EpilogueKernels::Operator(..) => "the kernels of the operator",
-            EpilogueKernels::Affine(..) => "gain and shift of each channel in one launch",
-            EpilogueKernels::Store(_) => {
-                "batch norm, arithmetic, functions and residual before the result is written"
-            }
-            EpilogueKernels::Map(_) => "norm, scale or prelu, functions and residual in one launch",
-            EpilogueKernels::ChannelsLastNorm(_) => {
-                "norm, functions and residual of a channels-last tensor in one launch"
-            }
-            EpilogueKernels::Pool(pool) if pool.norm.is_some() => {
-                "norm, scale, max_pool2d and clamp in one launch"
-            }
-            EpilogueKernels::Pool(_) => "scale, max_pool2d and clamp in one launch",
-            EpilogueKernels::Windows(_) => {
-                "windows of channels-last tensors in one launch, then functions"
-            }
-            EpilogueKernels::Pixels(_) => "a reduction of the pixels of a channels-last tensor",
-            EpilogueKernels::ReducedChannels(reduced) if reduced.norm.is_some() => {
-                "scale, norm, clamp, scale and a reduction over the channels in one launch"
-            }
-            EpilogueKernels::ReducedChannels(_) => {
-                "clamp, scale and a reduction over the channels in one launch"
-            }
-            EpilogueKernels::NormScale(of) => match of.by {
-                NormScaleKernels::Resident(_) => {
-                    "norm and scale in one launch, whose blocks hold rows"
-                }
-                NormScaleKernels::Separate => "norm and scale in one launch",
-                NormScaleKernels::Folded => "norm whose weight and bias have the scale in them",
-            },
-            EpilogueKernels::Series(_) => {
-                "softmax or layer norm, arithmetic with parameters, functions and a residual in one launch"
-            }
-            EpilogueKernels::List(_) => {
-                "pointwise functions and a residual, up to eight functions a launch"
-            }
-            EpilogueKernels::Rows(_) => "parts of rows, a launch for each operand",
-            EpilogueKernels::Shuffle(_) => "a copy of split axes in another sequence",
-            EpilogueKernels::Pad(_) => "a copy with values around the spatial axes",
-            EpilogueKernels::Gate(_) => {
-                "a product with the channels or the positions of another value"
-            }
-        }
-    }
-
     /// The layouts that the kernels of a region without a convolution read and write.
     pub(super) fn layouts(&self) -> [Layout; 2] {
         match self {

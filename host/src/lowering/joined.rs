@@ -15,6 +15,8 @@ pub(super) struct PartOf {
     /// The layer `cat`.
     pub(super) layer: usize,
     pub(super) part: Part,
+    /// The first channel behind the part.
+    pub(super) end: usize,
 }
 
 /// The alignment in bytes of pixels, and of the part of a pixel, as tensor maps need it.
@@ -47,10 +49,8 @@ pub(super) fn write_in_place(query: Query<'_>, chosen: &mut [Chosen]) {
                 continue;
             };
             let part = Part { start, channels };
-            producer.lowered.part = Some(PartOf { layer, part });
             let end = start + query.problem.steps[operand].output[1];
-            producer.facts.config +=
-                &format!(", writes channels {start} to {end} of a concatenation");
+            producer.lowered.part = Some(PartOf { layer, part, end });
             *copied = None;
         }
         chosen[index].lowered.epilogue = EpilogueKernels::Rows(rows);

@@ -1,24 +1,16 @@
 //! Lowered regions: producer, epilogue, layouts and launches.
 
-use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::gemm::FilterOrder;
 use op_spec::graph::{GraphProblem, LayerProblem};
 use op_spec::{BatchNormProblem, Layout};
 
-use super::epilogue::EpilogueKernels;
+use super::epilogue::{EpilogueKernels, NormScale, NormScaleKernels};
 use super::joined::PartOf;
 use super::producer::Producer;
-use super::region::{Query, Region, RegionFacts};
-use super::without_norm::{
-    depthwise_norm_pays_apart, gemm_pays, implicit_pays, is_apart_in_nhwc, norm_pays_apart,
-};
+use super::region::{Query, RegionFacts};
+use super::table::Row;
 use crate::operators::fused::RowMoments;
-use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::program::LaunchPlan;
-
-/// Why the launches of a convolution do not apply a list.
-const LIST_APART: &str =
-    "its list takes longer beside the accumulators than in a launch of its own";
 
 /// A region with all decisions about its kernels.
 #[derive(Debug)]
@@ -88,76 +80,44 @@ impl Lowered {
 
     /// A description of the configuration.
     pub(super) fn config(&self) -> String {
-        let config = self.producer.to_string();
-        match self.moments.map(|moments| moments.combining) {
-            None | Some([None, None]) => config,
-            Some([_, None]) => format!("{config}; a launch combines the moments"),
-            Some(_) => format!("{config}; two launches combine the moments"),
+        let mut config = self.producer.to_string();
+        config += match self.moments.map(|moments| moments.combining) {
+            None | Some([None, None]) => "",
+            Some([_, None]) => "; a launch combines the moments",
+            Some(_) => "; two launches combine the moments",
+        };
+        if let Some(PartOf { part, end, .. }) = self.part {
+            let start = part.start;
+            config += &format!(", writes channels {start} to {end} of a concatenation");
         }
+        config
     }
 
-    /// Whether the row that implements `region` is preferred to the rows below it; otherwise the reason.
-    pub(super) fn pays(&self, region: &Region<'_>) -> Result<(), &'static str> {
-        match &self.producer {
-            Producer::OneLaunch3d(launch)
-                if !(launch.fills || region.of.options.batch_invariant) =>
-            {
-                Err("too few samples to fill the device with a block for each")
-            }
-            Producer::Gemm(gemm) => gemm_pays(gemm),
-            Producer::ImplicitGemm(gemm)
-                if norm_pays_apart(region, gemm.conv(), &self.epilogue) =>
-            {
-                Err("in NHWC, for which a convolution and a norm by themselves have no copies")
-            }
-            Producer::Depthwise(geometry)
-                if depthwise_norm_pays_apart(region, &geometry.conv, &self.epilogue) =>
-            {
-                Err("in NHWC, for which a convolution and a norm by themselves have no copies")
-            }
-            Producer::DirectNhwc(geometry) if !geometry.pays() => {
-                Err("more than 32 products of an input value, or less than 64 pixels of a sample")
-            }
-            Producer::Tensor
-                if matches!(self.epilogue, EpilogueKernels::Pool(_))
-                    && is_apart_in_nhwc(region, &self.epilogue) =>
-            {
-                Err("in NHWC, for which a norm and a pool by themselves have no copies")
-            }
-            Producer::ImplicitGemm(gemm) => {
-                if DepthwiseGeometry::check(gemm.conv()).is_ok() {
-                    Err("depthwise, of which tensor cores would multiply mostly zeros")
-                } else {
-                    implicit_pays(gemm)?;
-                    self.list_pays(region, gemm)
-                }
-            }
-            Producer::Transposed(transposed)
-                if !(region.is_given() || transposed.stores(region.of.dtype)) =>
-            {
-                Err(LIST_APART)
-            }
-            _ => Ok(()),
-        }
+    /// Whether launches compute the statistics of a norm from the producer's output.
+    pub(super) fn has_statistics(&self) -> bool {
+        let is_resident = matches!(
+            &self.epilogue,
+            EpilogueKernels::NormScale(NormScale {
+                by: NormScaleKernels::Resident(_),
+                ..
+            })
+        );
+        matches!(self.producer, Producer::Tensor) && self.epilogue.norm().is_some() && !is_resident
     }
 
-    /// Whether a list that the producer applies is faster than in a launch of its own.
-    fn list_pays(&self, region: &Region<'_>, gemm: &ImplicitGemm) -> Result<(), &'static str> {
-        let (_, list) = self.epilogue.store_epilogue();
-        if region.is_given() || list.is_empty() {
-            Ok(())
-        } else if !gemm.stores(&list, region.of.dtype) {
-            Err(LIST_APART)
-        } else if !gemm.is_reduced() && region.precedes_function() {
-            Err("its list shares the launch of the functions that follow")
-        } else {
-            Ok(())
-        }
+    /// A description of the kernels after the producer, if there are any.
+    pub(super) fn epilogue_summary(&self) -> Option<String> {
+        let has_own = !matches!(
+            self.producer,
+            Producer::OneLaunch2d(_) | Producer::OneLaunch3d(_)
+        );
+        Some(self.epilogue.summary()).filter(|summary| has_own && !summary.is_empty())
     }
 }
 
 /// A region with its kernels, and the verdicts on the rows.
 pub(crate) struct Chosen {
+    pub(super) row: &'static Row,
     pub(super) layers: Vec<usize>,
     pub(super) lowered: Lowered,
     /// The region's launches.

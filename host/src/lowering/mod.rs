@@ -24,6 +24,7 @@ mod launches;
 mod layouts;
 mod lowered;
 mod options;
+mod pays;
 mod produced;
 mod producer;
 mod reduced;

@@ -11,7 +11,7 @@ use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_m
 use crate::spec::{ConvProblem, GroupNormProblem};
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
-use launch_config::conv_nhwc::ConvNhwcGeometry;
+use launch_config::conv_nhwc::{BLOCK_PIXELS, ConvNhwcGeometry};
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
 use launch_config::gemm::Gemm;
@@ -96,7 +96,18 @@ impl fmt::Display for Producer {
             Producer::Transposed(transposed) => transposed.fmt(f),
             Producer::OneLaunch2d(launch) => launch.fmt(f),
             Producer::OneLaunch3d(launch) => launch.fmt(f),
-            Producer::DirectNhwc(_) | Producer::Direct(_) | Producer::Tensor => Ok(()),
+            Producer::DirectNhwc(geometry) => {
+                let filters = geometry.conv.group_k;
+                write!(
+                    f,
+                    "{filters} filters in shared memory, {BLOCK_PIXELS} pixels a block"
+                )
+            }
+            Producer::Direct(operator) => match operator.direct_tile() {
+                Some(tile) => write!(f, "tile of {} filters", tile.channels()),
+                None => Ok(()),
+            },
+            Producer::Tensor => Ok(()),
         }
     }
 }

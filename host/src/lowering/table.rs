@@ -1,8 +1,7 @@
 //! The table of producers, in order of preference.
 //!
-//! `can_implement` returns how a row implements a region, or the rule that the region breaks.
-//! [`Lowered::pays`](super::lowered::Lowered::pays) tells whether an implementing row is preferred to the
-//! rows below it, or why not. Both depend on problem, layout, device properties and options only.
+//! `can_implement` returns how a row implements a region, or the rule that the region breaks. `pays` tells
+//! whether an implementing row is preferred to the rows below it, or why not. Both depend on problem, layout, device properties and options only.
 
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
@@ -15,6 +14,7 @@ use op_spec::{Layout, ReductionOp};
 
 use super::epilogue::{self, EpilogueKernels, Pool, ReducedChannels, Store, Windows};
 use super::lowered::Lowered;
+use super::pays;
 use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::reduced::{self, LIST};
 use super::region::Region;
@@ -34,7 +34,10 @@ pub(super) struct Row {
     pub(super) implements: &'static str,
     /// A description of the producer's kernels.
     pub(super) summary: &'static str,
+    /// Lowers a region, or returns the rule that the region breaks.
     pub(super) can_implement: fn(&Row, &Region<'_>, &NormalForm) -> Result<Lowered, Refusal>,
+    /// Whether the row is preferred to the rows below it; otherwise the reason.
+    pub(super) pays: fn(&Region<'_>, &Lowered) -> Result<(), &'static str>,
 }
 
 impl Row {
@@ -46,20 +49,26 @@ impl Row {
     }
 
     /// A description of the kernels of producer and epilogue.
-    pub(super) fn summary(&self, epilogue: &EpilogueKernels) -> String {
-        match epilogue.summary() {
-            "" => self.summary.to_owned(),
-            epilogue => format!("{}, then {epilogue}", self.summary),
+    pub(super) fn summary(&self, lowered: &Lowered) -> String {
+        let mut parts = vec![self.summary.to_owned()];
+        if lowered.moments.is_some() {
+            parts[0] += ", with moments for the norm";
         }
+        if lowered.has_statistics() {
+            parts.push("statistics of the norm".to_owned());
+        }
+        parts.extend(lowered.epilogue_summary());
+        parts.join(", then ")
     }
 }
 
 /// Every row, in order of preference.
-pub(super) const TABLE: [Row; 10] = [
+pub(super) static TABLE: [Row; 10] = [
     Row {
         name: "one-launch-2d",
         implements: "convolution, norm, scale, max_pool2d, clamp; `sm_90a`, 8 to 64 channels, 3x3 filters, width 128, height 10 to 133, pooling by 4",
         summary: "one launch on warpgroup MMA, a cluster for each sample",
+        pays: pays::always,
         can_implement: |row, region, form| {
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
             let pool = Pool::of(region, &form.epilogue)?;
@@ -87,6 +96,7 @@ pub(super) const TABLE: [Row; 10] = [
         name: "one-launch-3d",
         implements: "convolution, scale, norm of each channel, clamp, the same scale, max over the channels; 163 to 232 KB of shared memory a block, 3 to 16 channels, 3x3x3 filters, width 32, a sample of up to 17,160 words a plane, no weight and bias of the norm",
         summary: "one launch on tensor cores, a block or a cluster for each sample",
+        pays: pays::one_launch_3d,
         can_implement: |row, region, form| {
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
             let reduced = ReducedChannels::of(region, &form.epilogue)?;
@@ -112,6 +122,7 @@ pub(super) const TABLE: [Row; 10] = [
         name: "depthwise",
         implements: "a depthwise convolution with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and a residual; filters of up to 1,024 taps",
         summary: "depthwise convolution with moments on FMA units",
+        pays: pays::depthwise,
         can_implement: |row, region, form| {
             let producer = |conv: &ConvGeometry, windows| {
                 DepthwiseGeometry::new(conv, windows).map(Producer::Depthwise)
@@ -144,6 +155,7 @@ pub(super) const TABLE: [Row; 10] = [
         name: "gemm",
         implements: "in 16 bits or fast f32 (as tf32) from NHWC to NHWC, on `sm_90a`: a convolution of one group, output channels in whole vectors of 16 bytes, strides of up to 8, a padding of up to 16 and filters that reach over up to 32 elements, without a norm, perhaps with batch_norm and arithmetic with parameters, a clamp or leaky_relu; up to eight functions behind it, or silu or hardswish, a residual, and a clamp or leaky_relu",
         summary: "a matrix product of windows and filters on tensor cores",
+        pays: pays::gemm,
         can_implement: |row, region, form| {
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
             let store = Store::of(&form.epilogue)?;
@@ -172,6 +184,7 @@ pub(super) const TABLE: [Row; 10] = [
         name: "direct-nhwc",
         implements: "in 16 bits from NHWC to NHWC: a convolution alone, of one group, input channels in whole vectors of eight, up to eight filters of together at most 6,144 values",
         summary: "direct convolution of channels-last tensors on FMA units",
+        pays: pays::direct_nhwc,
         can_implement: |row, region, form| {
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
             if region.layers.len() > 1 {
@@ -186,6 +199,7 @@ pub(super) const TABLE: [Row; 10] = [
         name: "implicit-gemm",
         implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them, and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it; or, from NCHW to NCHW on `sm_90a`, with a pool of windows of 1, 2, 4 or 8 rows and columns side by side at the end, or a reduction over channels, space or both",
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
+        pays: pays::implicit_gemm,
         can_implement: |row, region, form| {
             let of = region.of;
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
@@ -226,6 +240,7 @@ pub(super) const TABLE: [Row; 10] = [
         name: "direct",
         implements: "a convolution alone",
         summary: "direct convolution on FMA units",
+        pays: pays::always,
         can_implement: |row, region, form| {
             form.convolution.ok_or(row.other_layers())?;
             let &[layer] = region.layers else {
@@ -240,6 +255,7 @@ pub(super) const TABLE: [Row; 10] = [
         name: "transposed",
         implements: "a transposed convolution, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions (with exponentials, where that is faster than a launch of their own) and a residual; or, from NCHW to NCHW on `sm_90a`, with a pool of windows of whole strides side by side at the end",
         summary: "convolutions of phases by the kernels of a convolution alone, which shuffle their results into rows of the output, and a launch that interleaves others",
+        pays: pays::transposed,
         can_implement: |row, region, form| {
             let (_, problem) = form.transposed.ok_or(row.other_layers())?;
             if form.epilogue.reduce.is_some() {
@@ -260,6 +276,7 @@ pub(super) const TABLE: [Row; 10] = [
         name: "tensor",
         implements: "layers without a convolution: one by itself; a norm with scale or prelu, functions and residuals; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and a reduction over the channels as in problem 79; the last two without a norm; softmax or a layer norm of rows, perhaps arithmetic with parameters, up to eight functions and a residual behind it; functions and residuals",
         summary: "kernels that read a tensor, after a launch for the statistics of a norm",
+        pays: pays::tensor,
         can_implement: |_, region, form| {
             let epilogue = epilogue::of_tensor(region, form)?;
             let epilogue =
@@ -271,6 +288,7 @@ pub(super) const TABLE: [Row; 10] = [
         name: "folded",
         implements: "group_norm, scale",
         summary: "kernels that read a tensor, after a launch for the statistics of a norm",
+        pays: pays::always,
         can_implement: |row, region, form| match epilogue::of_tensor(region, form)? {
             EpilogueKernels::NormScale(of) => Ok(Lowered::without_moments(
                 Producer::Tensor,

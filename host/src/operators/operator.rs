@@ -1,6 +1,7 @@
 //! Operators that kernels compute by themselves.
 
 use launch_config::KernelGeometry;
+use launch_config::conv::ChannelTile;
 use launch_config::softmax::SoftmaxGeometry;
 
 use super::pointwise::ListStep;
@@ -76,6 +77,18 @@ impl Operator {
             LayerProblem::Pointwise(problem) => Self::Pointwise(problem),
             _ => return None,
         })
+    }
+
+    /// The tile of a direct convolution.
+    pub(crate) fn direct_tile(&self) -> Option<ChannelTile> {
+        let geometry = match self {
+            Self::Linear(problem) => problem.geometry(),
+            Self::Conv1d(problem) => problem.geometry(),
+            Self::Conv2d(problem) => problem.geometry(),
+            Self::Conv3d(problem) => problem.geometry(),
+            _ => return None,
+        };
+        geometry.ok().map(|geometry| geometry.direct_tile())
     }
 
     /// Plans the launches.
