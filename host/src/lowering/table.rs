@@ -121,7 +121,7 @@ pub(super) static TABLE: [Row; 10] = [
     Row {
         name: "depthwise",
         implements: "a depthwise convolution with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and a residual; filters of up to 1,024 taps",
-        summary: "depthwise convolution with moments on FMA units",
+        summary: "depthwise convolution on FMA units",
         pays: pays::depthwise,
         can_implement: |row, region, form| {
             let producer = |conv: &ConvGeometry, windows| {
@@ -198,7 +198,7 @@ pub(super) static TABLE: [Row; 10] = [
     Row {
         name: "implicit-gemm",
         implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them, and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it; or, from NCHW to NCHW on `sm_90a`, with a pool of windows of 1, 2, 4 or 8 rows and columns side by side at the end, or a reduction over channels, space or both",
-        summary: "implicit GEMM on tensor cores, with moments where a norm follows",
+        summary: "implicit GEMM on tensor cores",
         pays: pays::implicit_gemm,
         can_implement: |row, region, form| {
             let of = region.of;
@@ -254,7 +254,7 @@ pub(super) static TABLE: [Row; 10] = [
     Row {
         name: "transposed",
         implements: "a transposed convolution, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions (with exponentials, where that is faster than a launch of their own) and a residual; or, from NCHW to NCHW on `sm_90a`, with a pool of windows of whole strides side by side at the end",
-        summary: "convolutions of phases by the kernels of a convolution alone, which shuffle their results into rows of the output, and a launch that interleaves others",
+        summary: "convolutions of phases by the kernels of a convolution alone",
         pays: pays::transposed,
         can_implement: |row, region, form| {
             let (_, problem) = form.transposed.ok_or(row.other_layers())?;
@@ -275,7 +275,7 @@ pub(super) static TABLE: [Row; 10] = [
     Row {
         name: "tensor",
         implements: "layers without a convolution: one by itself; a norm with scale or prelu, functions and residuals; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and a reduction over the channels as in problem 79; the last two without a norm; softmax or a layer norm of rows, perhaps arithmetic with parameters, up to eight functions and a residual behind it; functions and residuals",
-        summary: "kernels that read a tensor, after a launch for the statistics of a norm",
+        summary: "kernels that read a tensor",
         pays: pays::tensor,
         can_implement: |_, region, form| {
             let epilogue = epilogue::of_tensor(region, form)?;
@@ -287,7 +287,7 @@ pub(super) static TABLE: [Row; 10] = [
     Row {
         name: "folded",
         implements: "group_norm, scale",
-        summary: "kernels that read a tensor, after a launch for the statistics of a norm",
+        summary: "kernels that read a tensor",
         pays: pays::always,
         can_implement: |row, region, form| match epilogue::of_tensor(region, form)? {
             EpilogueKernels::NormScale(of) => Ok(Lowered::without_moments(
