@@ -50,15 +50,21 @@ impl Row {
 
     /// A description of the kernels of producer and epilogue.
     pub(super) fn summary(&self, lowered: &Lowered) -> String {
-        let mut parts = vec![self.summary.to_owned()];
-        if lowered.moments.is_some() {
-            parts[0] += ", with moments for the norm";
-        }
-        if lowered.has_statistics() {
-            parts.push("statistics of the norm".to_owned());
-        }
-        parts.extend(lowered.epilogue_summary());
-        parts.join(", then ")
+        let moments = match lowered.moments {
+            Some(_) => ", with moments for the norm",
+            None => "",
+        };
+        let statistics = lowered.has_statistics();
+        let statistics = statistics.then(|| "statistics of the norm".to_owned());
+        let kernels = statistics.into_iter().chain(lowered.epilogue_summary());
+        let kernels: Vec<String> = kernels.collect();
+        let separator = match lowered.producer {
+            _ if kernels.is_empty() => "",
+            Producer::Tensor => ": ",
+            _ => ", then ",
+        };
+        let kernels = kernels.join(", then ");
+        format!("{}{moments}{separator}{kernels}", self.summary)
     }
 }
 
