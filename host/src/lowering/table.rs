@@ -1,7 +1,8 @@
 //! The table of producers, in order of preference.
 //!
 //! `can_implement` returns how a row implements a region, or the rule that the region breaks. `pays` tells
-//! whether an implementing row is preferred to the rows below it, or why not. Both depend on problem, layout, device properties and options only.
+//! whether an implementing row is preferred to the rows below it, or why not. Both depend on problem, layout,
+//! device properties and options only.
 
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;

@@ -14,7 +14,6 @@ pub(crate) mod layer_norm;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm_statistics;
 pub(crate) mod one_launch;
-mod operator;
 pub(crate) mod pad;
 pub(crate) mod pointwise;
 pub(crate) mod pointwise_steps;
@@ -25,6 +24,7 @@ pub(crate) mod reduction;
 pub(crate) mod rows;
 pub(crate) mod scale;
 pub(crate) mod shuffle;
+mod single;
 pub(crate) mod softmax;
 pub(crate) mod upsample;
 
@@ -32,8 +32,8 @@ pub(crate) mod upsample;
 pub(crate) use fused::Preparation;
 pub(crate) use fused::{ConvolutionParameters, Convolved, Preparations, implicit_gemm};
 pub(crate) use launching::Affine;
-pub(crate) use operator::Operator;
 pub(crate) use precision::{FusedOptions, Precision};
+pub(crate) use single::Operator;
 
 /// The largest number of parameters of an operator.
 pub(crate) const MAX_PARAMETERS: usize = 4;

@@ -13,7 +13,8 @@ pub(crate) fn plan_resident(plan: &mut LaunchPlan, dtype: DType, shape: LaunchSh
     plan.launch(&GROUP_NORM_SCALE_RESIDENT, &[dtype.label()], Some(shape))
 }
 
-/// Appends `group_norm(x, weight, bias) * scale[c]`. The input is read once if its rows are aligned to vectors.
+/// Appends `group_norm(x, weight, bias) * scale[c]`. The input is read once if its rows are aligned to
+/// vectors.
 pub(crate) fn append_resident(
     program: &mut ProgramBuilder,
     x: Value,
@@ -25,8 +26,8 @@ pub(crate) fn append_resident(
     let Affine { weight, bias } = affine;
     let geometry = norm.with_affine_type(affine.element_type(program, x));
     let arguments = (x, weight, bias, Some(scale), y, geometry);
-    // SAFETY: `x` and `y` have `geometry.elements()` elements; weight and bias have a value per channel if the
-    // geometry says that they are present, and so has `scale`.
+    // SAFETY: `x` and `y` have `geometry.elements()` elements; weight and bias have a value per channel if
+    // the geometry says that they are present, and so has `scale`.
     Ok(unsafe { compute(program, &GROUP_NORM_SCALE_RESIDENT, y, arguments) })
 }
 

@@ -58,8 +58,8 @@ struct Reformatted {
     descales: Value,
 }
 
-/// Appends the reformat of `x`, if it is planned; otherwise an earlier GEMM has the same. Returns `None` if `x`
-/// is read in place.
+/// Appends the reformat of `x`, if it is planned; otherwise an earlier GEMM has the same. Returns `None` if
+/// `x` is read in place.
 fn reformat(
     program: &mut ProgramBuilder,
     x: Value,
