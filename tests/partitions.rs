@@ -1,6 +1,6 @@
 //! Partitions: those with kernels match the reference, the others are refused with reasons.
 
-use convfuse::graph::{Chain, Partition};
+use convfuse::graph::{Chain, Layer, Partition};
 use convfuse::model::Precision as MathMode;
 use convfuse::{DType, Error, Model, Options, Tensor};
 use libtest_mimic::Trial;
@@ -83,6 +83,19 @@ fn every_partition(backend: Backend) -> Outcome {
     all_right(&complaints)
 }
 
+/// A list whose exponentials do not pay in the launches of a transposed convolution.
+fn transposed_with_exponentials() -> convfuse::Result<Preset> {
+    let up = Layer::conv_transpose2d("up", 64, 3).stride(2).into();
+    let layers = [up, Layer::silu(), Layer::mish(), Layer::tanh()];
+    Ok(Preset {
+        name: "transposed_with_exponentials",
+        number: 0,
+        chain: Chain::new(64, layers)?,
+        full: &[1, 64, 9, 8],
+        small: &[1, 64, 9, 8],
+    })
+}
+
 fn named_kernels(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let mut complaints = Vec::new();
@@ -103,6 +116,10 @@ fn named_kernels(backend: Backend) -> Outcome {
                 "conv3d @direct | scale @tensor | instance_norm | clamp scale max @tensor",
                 "conv3d scale instance_norm clamp scale max @implicit-gemm",
             ],
+        ),
+        (
+            transposed_with_exponentials()?,
+            &["conv_transpose2d silu mish tanh @transposed"],
         ),
     ] {
         for (dtype, precision) in DTYPES {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use convfuse::graph::{BroadcastParameter, Chain, Graph, Layer};
 use convfuse::model::{Explanation, Precision, Strategy};
+use convfuse::spec::PaddingMode;
 use convfuse::{DType, DeviceProperties, Model, Parameters, Stream, lab};
 use libtest_mimic::Trial;
 
@@ -82,7 +83,41 @@ fn problems() -> Result<Vec<(String, Graph, Vec<usize>)>, libtest_mimic::Failed>
         let chain = Chain::new(input[1], layers)?;
         problems.push((name.to_owned(), chain.clone().into(), input.to_vec()));
     }
+    problems.extend(shared_inputs()?);
     Ok(problems)
+}
+
+/// Graphs with several convolutions of one input, which one launch reformats for all of them.
+fn shared_inputs() -> Result<Vec<(String, Graph, Vec<usize>)>, libtest_mimic::Failed> {
+    let conv = |name: &str, extent| Layer::conv2d(name, 64, extent).padding(extent / 2);
+    let up = |name: &str| Layer::conv_transpose2d(name, 64, 4).stride(2).padding(1);
+    let two = |second: Layer, joined: Layer| {
+        let graph = Graph::builder("x", 64)
+            .layer("first", "x", conv("first", 3))
+            .layer("second", "x", second)
+            .layer("sum", "first", joined);
+        graph.build("sum")
+    };
+    let transposed = Graph::builder("x", 64)
+        .layer("up", "x", up("up"))
+        .layer("again", "x", up("again"))
+        .layer("sum", "up", Layer::add("again"));
+    let padded = conv("second", 3).padding_mode(PaddingMode::Reflect);
+    let graphs = [
+        (
+            "convolutions",
+            two(conv("second", 3).into(), Layer::add("second"))?,
+        ),
+        (
+            "filters",
+            two(conv("second", 5).into(), Layer::add("second"))?,
+        ),
+        ("padded", two(padded.into(), Layer::add("second"))?),
+        ("transposed", transposed.build("sum")?),
+    ];
+    let named =
+        graphs.map(|(name, graph)| (format!("shared_by_{name}"), graph, vec![2, 64, 40, 40]));
+    Ok(named.into())
 }
 
 /// Fails unless the launches of all regions, in order, equal the launches of the program.

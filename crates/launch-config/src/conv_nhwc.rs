@@ -28,11 +28,11 @@ pub const MAX_FILTERS: u32 = 8;
 /// The maximum number of values of all filters, which are in shared memory.
 pub const STAGED_VALUES: u32 = 6144;
 
-/// The maximum number of products per input value. Beyond it, tensor cores are faster.
+/// The number of products per input value beyond which tensor cores are faster.
 const MAX_PRODUCTS: u32 = 32;
 
-/// The minimum number of output pixels of a sample, because a thread multiplies all values of a pixel in
-/// sequence.
+/// The number of output pixels of a sample below which tensor cores are faster, because a thread multiplies
+/// all values of a pixel in sequence.
 const MIN_PIXELS: u32 = 64;
 
 /// A convolution from dense NHWC to dense NHWC.
@@ -50,7 +50,7 @@ impl ConvNhwcGeometry {
     /// taps.
     ///
     /// # Errors
-    /// Several groups, channels that are not whole vectors, too many filters, too few pixels.
+    /// Several groups, channels that are not whole vectors, too many filters, too many pixels.
     pub fn new(conv: &ConvGeometry, filters_are_last: bool) -> Result<Self, Refusal> {
         if conv.groups != 1 || !conv.group_c.is_multiple_of(VECTOR_CHANNELS) {
             return Err(Refusal::Needs(
@@ -63,14 +63,9 @@ impl ConvNhwcGeometry {
                 "at most 8 filters of together at most 6,144 values",
             ));
         }
-        if conv.group_k * conv.taps() > MAX_PRODUCTS {
-            return Err(Refusal::Needs("at most 32 products of an input value"));
-        }
         let pixels = conv.n.checked_mul(conv.output_pixels().into());
-        if conv.output_pixels() < MIN_PIXELS || pixels.is_none_or(|pixels| pixels >= 1 << 31) {
-            return Err(Refusal::Needs(
-                "64 pixels of a sample, and less than 2^31 of all",
-            ));
+        if pixels.is_none_or(|pixels| pixels >= 1 << 31) {
+            return Err(Refusal::Needs("less than 2^31 pixels"));
         }
         let filter_steps = match filters_are_last {
             true => [1, conv.group_c],
@@ -80,6 +75,14 @@ impl ConvNhwcGeometry {
             conv: *conv,
             filter_steps,
         })
+    }
+
+    /// Whether the kernel is faster than tensor cores: an input value has few products, and a sample has
+    /// enough pixels.
+    #[must_use]
+    pub const fn pays(&self) -> bool {
+        let conv = &self.conv;
+        conv.group_k * conv.taps() <= MAX_PRODUCTS && conv.output_pixels() >= MIN_PIXELS
     }
 
     /// Whether the filters are channels-last.

@@ -50,7 +50,7 @@ impl Norm<'_> {
         if self.problem.channels_per_group() > 1 {
             for (c, x) in (first..).zip(x.chunks_exact_mut(self.problem.shape.spatial)) {
                 let maps = self.before.iter().map(|factors| Map::Scale(factors));
-                maps.for_each(|map| map.apply(0, c, x));
+                maps.for_each(|map| map.apply(0, c, x, &mut []));
             }
         }
         let of_batch = self.of_batch.as_ref();
@@ -118,25 +118,22 @@ impl<'a> Map<'a> {
         let first = maps.iter().position(|map| matches!(map, Map::Keep));
         // Elementwise weights and biases belong to a norm, and no value is kept before them.
         let (whole, parts) = maps.split_at(first.unwrap_or(maps.len()));
-        whole.iter().for_each(|map| map.apply(start, c, x));
+        whole.iter().for_each(|map| map.apply(start, c, x, &mut []));
         if parts.is_empty() {
             return;
         }
         let mut kept = [0.0; KEPT_ELEMENTS];
         for (number, x) in x.chunks_mut(KEPT_ELEMENTS).enumerate() {
-            for map in parts {
-                match map {
-                    Map::Keep => kept[..x.len()].copy_from_slice(x),
-                    Map::Kept(operation) => combine(*operation, x, &kept),
-                    map => map.apply(start + number * KEPT_ELEMENTS, c, x),
-                }
-            }
+            let start = start + number * KEPT_ELEMENTS;
+            let parts = parts.iter();
+            parts.for_each(|map| map.apply(start, c, x, &mut kept[..x.len()]));
         }
     }
 
-    /// Applies a map that keeps no values to values of channel `c`. `start` is the index of the first value
-    /// in the whole tensor. Elementwise weights and biases need the whole channel.
-    fn apply(&self, start: usize, c: usize, x: &mut [f32]) {
+    /// Applies a map to values of channel `c`. `start` is the index of the first value in the whole tensor.
+    /// Elementwise weights and biases need the whole channel. `kept` has the values of a preceding
+    /// [`Keep`](Map::Keep), as many as `x`; it may be empty for maps that neither keep values nor read them.
+    fn apply(&self, start: usize, c: usize, x: &mut [f32], kept: &mut [f32]) {
         match self {
             Map::Function(problem) => map(problem, x),
             Map::Scale(factors) => {
@@ -186,7 +183,8 @@ impl<'a> Map<'a> {
                 x.iter_mut().for_each(|v| *v = *v * gain + shift);
             }
             Map::Residual(operation, residual) => combine(*operation, x, &residual[start..]),
-            Map::Keep | Map::Kept(_) => unreachable!("these are applied with others"),
+            Map::Keep => kept.copy_from_slice(x),
+            Map::Kept(operation) => combine(*operation, x, kept),
         }
     }
 }
@@ -210,14 +208,18 @@ pub(super) fn arithmetic(
     let other = dense(other)?;
     let ArithmeticOperand::Channels { shape, values } = problem.operand else {
         let map = Map::Residual(problem.operation, &other);
-        return in_parts(&x, TASK_ELEMENTS, |start, y| map.apply(start, 0, y));
+        return in_parts(&x, TASK_ELEMENTS, |start, y| {
+            map.apply(start, 0, y, &mut [])
+        });
     };
     let map = Map::Arithmetic(problem.operation, &other);
     if values == 1 {
-        return in_parts(&x, TASK_ELEMENTS, |_, y| map.apply(0, 0, y));
+        return in_parts(&x, TASK_ELEMENTS, |_, y| map.apply(0, 0, y, &mut []));
     }
     let (c, spatial) = (shape.c, shape.spatial);
-    in_parts(&x, spatial, |start, y| map.apply(0, start / spatial % c, y))
+    in_parts(&x, spatial, |start, y| {
+        map.apply(0, start / spatial % c, y, &mut [])
+    })
 }
 
 /// `prelu`. With a single slope, the tensor may have any rank.
@@ -229,8 +231,10 @@ pub(super) fn prelu(
     let slopes = dense(weight)?;
     let map = Map::Prelu(&slopes);
     if problem.num_parameters == 1 {
-        return in_parts(&x, TASK_ELEMENTS, |_, y| map.apply(0, 0, y));
+        return in_parts(&x, TASK_ELEMENTS, |_, y| map.apply(0, 0, y, &mut []));
     }
     let (c, spatial) = (problem.shape.c, problem.shape.spatial);
-    in_parts(&x, spatial, |start, y| map.apply(0, start / spatial % c, y))
+    in_parts(&x, spatial, |start, y| {
+        map.apply(0, start / spatial % c, y, &mut [])
+    })
 }

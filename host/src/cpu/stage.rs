@@ -280,49 +280,27 @@ impl<'a> Stage<'a> {
             self.map_groups(number, y);
             return Ok(());
         };
-        let of_windows = |x: &[f32], y: &mut [f32]| match &reduction {
-            Reduction::Pool(pool) => {
-                pool_sample(x, y, pool);
-                Ok(())
-            }
-            Reduction::Upsample(problem) => upsample_sample(x, y, problem),
-            _ => unreachable!("one of these"),
-        };
-        if matches!(reduction, Reduction::Pool(_) | Reduction::Upsample(_)) && self.is_alone() {
-            return of_windows(x, y);
-        }
-        resize(mapped, self.mapped_len)?;
-        self.convolve(x, mapped)?;
         match reduction {
-            Reduction::Pool(_) | Reduction::Upsample(_) => {
-                self.map_groups(number, mapped);
-                of_windows(mapped, y)?;
-                let pooled = y.len() / (self.mapped_len / self.plane);
-                for (c, y) in y.chunks_exact_mut(pooled).enumerate() {
-                    let first = number * self.output_len + c * pooled;
-                    Map::apply_all(&self.behind, first, c, y);
-                }
+            Reduction::Pool(pool) => self.reduce(number, x, y, mapped, |x, y| {
+                pool_sample(x, y, &pool);
                 Ok(())
+            }),
+            Reduction::Upsample(problem) => {
+                self.reduce(number, x, y, mapped, |x, y| upsample_sample(x, y, &problem))
             }
-            Reduction::Axes(_) | Reduction::Softmax(_) | Reduction::LayerNorm(_) => {
-                self.map_groups(number, mapped);
-                match reduction {
-                    Reduction::Axes(problem) => reduce_sample(mapped, y, &problem)?,
-                    Reduction::Softmax(problem) => softmax_sample(mapped, y, &problem),
-                    Reduction::LayerNorm(problem) => {
-                        normalize_rows(mapped, y, &problem, self.affine)?;
-                    }
-                    _ => unreachable!("one of these"),
-                }
-                // The rows of the output's second axis; without one, a single row.
-                let channel = y.len() / self.reduced_channels;
-                for (c, y) in y.chunks_exact_mut(channel).enumerate() {
-                    let first = number * self.output_len + c * channel;
-                    Map::apply_all(&self.behind, first, c, y);
-                }
+            Reduction::Axes(problem) => {
+                self.reduce(number, x, y, mapped, |x, y| reduce_sample(x, y, &problem))
+            }
+            Reduction::Softmax(problem) => self.reduce(number, x, y, mapped, |x, y| {
+                softmax_sample(x, y, &problem);
                 Ok(())
-            }
+            }),
+            Reduction::LayerNorm(problem) => self.reduce(number, x, y, mapped, |x, y| {
+                normalize_rows(x, y, &problem, self.affine)
+            }),
             Reduction::MaxPool2d(pool) => {
+                resize(mapped, self.mapped_len)?;
+                self.convolve(x, mapped)?;
                 let pooled = pool.output[0] * pool.output[1];
                 let group_len = self.group_len();
                 mapped
@@ -342,6 +320,31 @@ impl<'a> Stage<'a> {
                     })
             }
         }
+    }
+
+    /// Computes sample `number` of a run whose reduction of a sample is `reduce`.
+    fn reduce(
+        &self,
+        number: usize,
+        x: &[f32],
+        y: &mut [f32],
+        mapped: &mut Vec<f32>,
+        reduce: impl Fn(&[f32], &mut [f32]) -> Result<()>,
+    ) -> Result<()> {
+        if self.is_alone() {
+            return reduce(x, y);
+        }
+        resize(mapped, self.mapped_len)?;
+        self.convolve(x, mapped)?;
+        self.map_groups(number, mapped);
+        reduce(mapped, y)?;
+        // The output's second axis; without one, a single channel.
+        let channel = y.len() / self.reduced_channels;
+        for (c, y) in y.chunks_exact_mut(channel).enumerate() {
+            let first = number * self.output_len + c * channel;
+            Map::apply_all(&self.behind, first, c, y);
+        }
+        Ok(())
     }
 
     /// Whether the run consists of a reduction only.

@@ -7,8 +7,8 @@ use launch_config::KernelGeometry;
 use op_spec::Layout;
 use op_spec::graph::{LayerProblem, Operand};
 
-use super::epilogue::{Map, Plan, SeriesKernel, Store, WindowsKernel};
-use super::launches::{alone, geometry};
+use super::epilogue::{EpilogueKernels, Map, SeriesKernel, Store, WindowsKernel};
+use super::launches::geometry;
 use super::lowered::{Chosen, Lowered};
 use super::produced::Produced;
 use super::producer::Producer;
@@ -19,8 +19,7 @@ use crate::operators::batch_norm;
 use crate::operators::conv::{Filters, append_pad};
 use crate::operators::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use crate::operators::fused::norm_nhwc::Parameters as NormParameters;
-use crate::operators::fused::{depthwise, fold_scale, gemm, group_norm_scale, implicit_gemm};
-use crate::operators::group_norm;
+use crate::operators::fused::{depthwise, gemm, implicit_gemm};
 use crate::operators::norm_statistics::{self, NormInput};
 use crate::operators::one_launch::{
     conv2d_group_norm_scale_max_pool_clamp as one_launch_2d,
@@ -28,9 +27,10 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, Affine, ConvolutionParameters, Preparations, conv, conv_transpose, gate, layer_norm, pad,
+    Affine, ConvolutionParameters, Preparations, conv, conv_transpose, gate, layer_norm, pad,
     pointwise, pool, rows, shuffle, softmax, upsample,
 };
+use crate::parameters::MAX_PARAMETERS;
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
 
@@ -54,6 +54,11 @@ impl<'a> Appending<'a> {
         Some(self.parameters[slot])
     }
 
+    /// Returns all parameters of a layer, in PyTorch's order.
+    fn parameters_of(&self, layer: usize) -> [Option<Value>; MAX_PARAMETERS] {
+        std::array::from_fn(|index| self.parameter(layer, index))
+    }
+
     /// Returns the first parameter of a layer that has parameters.
     fn first(&self, layer: usize) -> Value {
         self.parameter(layer, 0)
@@ -66,7 +71,7 @@ impl<'a> Appending<'a> {
         layer: usize,
         lowered: &Lowered,
     ) -> Result<ConvolutionParameters<'a>> {
-        let plan = &lowered.plan;
+        let plan = &lowered.epilogue;
         let none = Affine {
             weight: None,
             bias: None,
@@ -74,11 +79,13 @@ impl<'a> Appending<'a> {
         let norm = plan.norm().map_or(none, |(norm, _)| self.affine(norm));
         // Producers that pool read the signs of the norm's weight.
         let norm = match plan {
-            Plan::Pool(pool) if pool.in_producer => norm.narrow(self.program, self.of.dtype)?,
+            EpilogueKernels::Pool(pool) if pool.in_producer => {
+                norm.narrow(self.program, self.of.dtype)?
+            }
             _ => norm,
         };
         let [folded, folded_behind] = match plan {
-            Plan::Store(store) => [
+            EpilogueKernels::Store(store) => [
                 match lowered.folded_by_producer() {
                     Some(_) => None,
                     None => self.folded(&store.affine)?,
@@ -88,15 +95,15 @@ impl<'a> Appending<'a> {
             _ => [None; 2],
         };
         let residual = match plan {
-            Plan::Store(Store {
+            EpilogueKernels::Store(Store {
                 residual: Some(layer),
                 ..
             }) => Some(self.residual(*layer, lowered.writes)?),
             _ => None,
         };
         let factors = match plan {
-            Plan::Pool(pool) => pool.factors,
-            Plan::ReducedChannels(reduced) => Some(reduced.factors),
+            EpilogueKernels::Pool(pool) => pool.factors,
+            EpilogueKernels::ReducedChannels(reduced) => Some(reduced.factors),
             _ => None,
         };
         Ok(ConvolutionParameters {
@@ -187,7 +194,7 @@ impl<'a> Appending<'a> {
 
     /// Appends the launches of a region from `x`, the first operand of the layer `start`.
     fn region_of(&mut self, x: Value, region: &Chosen, start: usize, last: usize) -> Result<Value> {
-        let (lowered, plan) = (&region.lowered, &region.lowered.plan);
+        let (lowered, plan) = (&region.lowered, &region.lowered.epilogue);
         let output = &self.of.problem.steps[last].output;
         if output.iter().product::<usize>() == 0 {
             return self.program.tensor(output, self.program.dtype(x));
@@ -199,10 +206,10 @@ impl<'a> Appending<'a> {
             Layout::Nchw => self.program.in_order(x)?,
         };
         let produced = match &lowered.producer {
-            Producer::Tensor if matches!(plan, Plan::Whole) => {
-                return self.layer(x, start);
+            Producer::Direct(operator) => {
+                let parameters = self.parameters_of(start);
+                return operator.append(self.program, x, parameters);
             }
-            Producer::Direct => return self.layer(x, start),
             Producer::Tensor => Produced::Tensor(self.program.in_layout(x, lowered.reads)?),
             Producer::OneLaunch2d(launch) => {
                 let x = self.padded(x, start)?;
@@ -234,11 +241,11 @@ impl<'a> Appending<'a> {
                 let parameters = self.convolution(start, lowered)?;
                 let store = plan.store_epilogue();
                 let output = match plan {
-                    Plan::Store(store) => store.produced(output),
+                    EpilogueKernels::Store(store) => store.produced(output),
                     _ => self.produced_shape(start, plan),
                 };
-                let program = &mut *self.program;
-                let gemm = implicit_gemm::append(program, x, &parameters, gemm, store, output)?;
+                let (program, y) = (&mut *self.program, (output, None));
+                let gemm = implicit_gemm::append(program, x, &parameters, gemm, store, y)?;
                 Produced::Convolved(gemm, lowered.moments)
             }
             Producer::Depthwise(geometry) => {
@@ -269,7 +276,7 @@ impl<'a> Appending<'a> {
                 let parameters = self.convolution(start, lowered)?;
                 let program = &mut *self.program;
                 let produced = match plan {
-                    Plan::Store(store) => store.produced(output),
+                    EpilogueKernels::Store(store) => store.produced(output),
                     _ => output,
                 };
                 let y = conv_transpose::append(program, x, &parameters, transposed, produced)?;
@@ -280,27 +287,11 @@ impl<'a> Appending<'a> {
     }
 
     /// The shape of the output of the producer, a convolution.
-    fn produced_shape(&self, layer: usize, plan: &'a Plan) -> &'a [usize] {
+    fn produced_shape(&self, layer: usize, plan: &'a EpilogueKernels) -> &'a [usize] {
         match plan {
-            Plan::Pool(pool) if pool.in_producer => &pool.output,
+            EpilogueKernels::Pool(pool) if pool.in_producer => &pool.output,
             _ => &self.of.problem.steps[layer].output,
         }
-    }
-
-    /// Appends a layer with the kernels of its operator.
-    fn layer(&mut self, x: Value, layer: usize) -> Result<Value> {
-        let problem = &self.of.problem.steps[layer].problem;
-        if let Some(affine) = alone(problem) {
-            let folded = self.folded(&[(layer, affine)])?;
-            let folded = folded.expect("one layer is folded");
-            return batch_norm::append_folded(self.program, x, folded, geometry(&affine)?);
-        }
-        // A residual takes the place of a parameter.
-        let parameters = match self.of.graph.operands(layer).len() {
-            2 => [Some(self.residual(layer, Layout::Nchw)?), None, None, None],
-            _ => std::array::from_fn(|index| self.parameter(layer, index)),
-        };
-        operators::append(self.program, x, problem, parameters)
     }
 
     /// Appends the epilogue of a producer. The epilogue's output has the shape `output`.
@@ -310,14 +301,28 @@ impl<'a> Appending<'a> {
         lowered: &Lowered,
         output: &[usize],
     ) -> Result<Value> {
-        match &lowered.plan {
-            Plan::Store(Store {
+        match &lowered.epilogue {
+            EpilogueKernels::Store(Store {
                 further: Some(further),
                 ..
             }) => further.steps.append(self.program, produced.value(), output),
-            Plan::Whole | Plan::Store(_) => Ok(produced.value()),
-            Plan::Map(map) => self.map(&produced, map, lowered.writes),
-            Plan::ChannelsLastNorm(of) => {
+            EpilogueKernels::None | EpilogueKernels::Store(_) => Ok(produced.value()),
+            EpilogueKernels::Operator(layer, operator) => {
+                // A residual takes the place of a parameter.
+                let parameters = match self.of.graph.operands(*layer).len() {
+                    2 => [Some(self.residual(*layer, Layout::Nchw)?), None, None, None],
+                    _ => self.parameters_of(*layer),
+                };
+                operator.append(self.program, produced.value(), parameters)
+            }
+            EpilogueKernels::Affine(layer, affine) => {
+                let folded = self.folded(&[(*layer, *affine)])?;
+                let folded = folded.expect("one layer is folded");
+                let (x, geometry) = (produced.value(), geometry(affine)?);
+                batch_norm::append_folded(self.program, x, folded, geometry)
+            }
+            EpilogueKernels::Map(map) => self.map(&produced, map, lowered.writes),
+            EpilogueKernels::ChannelsLastNorm(of) => {
                 let norm = match of.running {
                     Some(problem) => NormParameters::Running(self.running(of.layer), problem),
                     None => NormParameters::Affine(self.affine(of.layer), self.of_batch(of.layer)),
@@ -326,8 +331,8 @@ impl<'a> Appending<'a> {
                 of.launches
                     .append(self.program, produced.value(), norm, &list)
             }
-            Plan::Pool(pool) => self.pool(&produced, pool),
-            Plan::Windows(windows) => {
+            EpilogueKernels::Pool(pool) => self.pool(&produced, pool),
+            EpilogueKernels::Windows(windows) => {
                 let (program, x) = (&mut *self.program, produced.value());
                 let output = &windows.output;
                 let pooled = match &windows.kernel {
@@ -338,33 +343,15 @@ impl<'a> Appending<'a> {
                 };
                 pointwise::append(program, pooled, &steps(&windows.functions))
             }
-            Plan::Pixels(steps) => steps.append(self.program, produced.value(), output),
-            Plan::ReducedChannels(reduced) => self.reduce_channels(&produced, reduced),
-            Plan::NormScale(map) => {
-                let (layer, norm) = &map.norm;
-                let scale = map.behind.map(|behind| self.first(behind.layer));
-                let (affine, x) = (self.affine(*layer), produced.value());
-                group_norm_scale::append(self.program, x, affine, scale, norm)
-            }
-            Plan::FoldedScale(map) => {
-                let (layer, mut norm) = map.norm;
-                let affine = self.affine(layer);
-                let scale = map.behind.map(|behind| self.first(behind.layer));
-                let (program, preparations) = (&mut *self.program, self.preparations);
-                let affine = match scale {
-                    Some(scale) => fold_scale(program, preparations, layer, affine, scale)?,
-                    None => affine,
-                };
-                // The folded norm always has weight and bias.
-                (norm.weight, norm.bias) = (true, true);
-                group_norm::append(self.program, produced.value(), affine, norm.geometry()?)
-            }
-            Plan::Gate(plan) => {
+            EpilogueKernels::Pixels(steps) => steps.append(self.program, produced.value(), output),
+            EpilogueKernels::ReducedChannels(reduced) => self.reduce_channels(&produced, reduced),
+            EpilogueKernels::NormScale(of) => self.norm_scale(produced.value(), of),
+            EpilogueKernels::Gate(plan) => {
                 let gate = self.residual(plan.layer, Layout::Nchw)?;
                 let (x, nhwc) = (produced.value(), plan.nhwc.as_ref());
                 gate::append(self.program, x, gate, &plan.problem, nhwc)
             }
-            Plan::Rows(plan) => {
+            EpilogueKernels::Rows(plan) => {
                 let mut operands = vec![produced.value()];
                 let others = self.of.graph.operands(plan.layer).iter().zip(&plan.copies);
                 for (&other, copy) in others.skip(1) {
@@ -378,16 +365,16 @@ impl<'a> Appending<'a> {
                 rows::append(self.program, &operands, &plan.copies, y);
                 Ok(y)
             }
-            Plan::Shuffle(of) => {
+            EpilogueKernels::Shuffle(of) => {
                 let (program, x) = (&mut *self.program, produced.value());
                 shuffle::append(program, x, &of.problem, of.layout, &of.output)
             }
-            Plan::Pad(of) => {
+            EpilogueKernels::Pad(of) => {
                 let order = Order::of_layout(&of.output, of.layout)?;
                 let (program, x) = (&mut *self.program, produced.value());
                 pad::append(program, x, &of.geometry, &of.output, order)
             }
-            Plan::Series(of) => {
+            EpilogueKernels::Series(of) => {
                 let folded = self.folded(&of.behind.affine)?;
                 let residual = of.behind.residual;
                 let residual = residual.map(|layer| self.residual(layer, lowered.writes));
@@ -407,8 +394,8 @@ impl<'a> Appending<'a> {
                     }
                 }
             }
-            Plan::List(list) => {
-                let list = self.list(list, lowered.writes)?;
+            EpilogueKernels::List(list) => {
+                let list = self.list(&list.steps, lowered.writes)?;
                 pointwise::append(self.program, produced.value(), &list)
             }
         }

@@ -36,6 +36,10 @@ use crate::program::LaunchPlan;
 pub(crate) fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
     let mut chosen = choose_regions(query)?;
     write_in_place(query, &mut chosen);
+    for region in &mut chosen {
+        region.facts.summary = region.row.summary(&region.lowered);
+        region.facts.config = region.lowered.config();
+    }
     plan_launches(query, &mut chosen)?;
     Ok(chosen)
 }
@@ -97,6 +101,7 @@ pub(crate) fn must_have_kernels(
         dtype,
         orders: &[Order::Dense],
         given: &[],
+        read_as: &[],
         properties,
         options,
     };
@@ -143,8 +148,9 @@ fn choose_path<'a>(
     path: &'a [usize],
     chosen: &mut Vec<Chosen>,
 ) -> Result<()> {
-    // The verdicts on the whole path are reported with the first region.
-    let mut considered_whole = match ask(query, layouts, path, None) {
+    // The verdicts on longer regions are reported with the region that is taken in their place, equal ones
+    // of a row once.
+    let mut on_longer = match ask(query, layouts, path, None) {
         Ok(region) => {
             chosen.push(region);
             return Ok(());
@@ -155,7 +161,19 @@ fn choose_path<'a>(
     while !rest.is_empty() {
         let longest = longest(query.problem, rest);
         let mut stops = (2..=longest).rev().filter(|&stop| stop < path.len());
-        let several = stops.find_map(|stop| ask(query, layouts, &rest[..stop], None).ok());
+        let several = stops.find_map(|stop| {
+            let region = ask(query, layouts, &rest[..stop], None);
+            let report = |considered: Vec<Considered>| {
+                for new in considered {
+                    let is_new =
+                        |of: &Considered| (of.kernels, &of.verdict) != (new.kernels, &new.verdict);
+                    if on_longer.iter().all(is_new) {
+                        on_longer.push(new);
+                    }
+                }
+            };
+            region.map_err(report).ok()
+        });
         let mut region = match several {
             Some(region) => region,
             None => choose_region(query, layouts, &rest[..1], None)?,
@@ -164,7 +182,7 @@ fn choose_path<'a>(
             region = shorter;
         }
         let considered = &mut region.facts.considered;
-        considered.splice(..0, considered_whole.drain(..));
+        considered.splice(..0, on_longer.drain(..));
         rest = &rest[region.layers.len()..];
         chosen.push(region);
     }
@@ -252,7 +270,7 @@ fn ask<'a>(
                     "writes NHWC, another shape needs NCHW".to_owned(),
                 ));
             }
-            Ok(lowered) => match lowered.pays(&region) {
+            Ok(lowered) => match (row.pays)(&region, &lowered) {
                 Err(reason) if asked.is_none() => note(Verdict::Passed(reason.to_owned())),
                 _ => {
                     note(Verdict::Taken);
@@ -268,10 +286,10 @@ fn ask<'a>(
                         layers: query.operators(layers),
                         value: query.graph.name_of(last).to_owned(),
                         kernels: row.name,
-                        summary: row.summary(&lowered.plan),
+                        summary: String::new(),
                         reads: lowered.reads,
                         writes: lowered.writes,
-                        config: lowered.config(),
+                        config: String::new(),
                         launches: Vec::new(),
                         preparations: Vec::new(),
                         bytes: work.bytes,
@@ -280,6 +298,7 @@ fn ask<'a>(
                         considered,
                     };
                     return Ok(Chosen {
+                        row,
                         layers: layers.to_vec(),
                         lowered,
                         plan: LaunchPlan::default(),

@@ -1,23 +1,26 @@
-//! Plans of epilogues: the kernels that compute them, and their arguments.
+//! The kernels of epilogues, and their arguments.
 //!
 //! Each type is one kind of epilogue that kernels implement. Its `of` accepts or refuses a region's form.
 
 use launch_config::pointwise::OperandList;
 use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
-use op_spec::{PointwiseProblem, PreluProblem, ScaleProblem};
+use op_spec::{Layout, PointwiseProblem, PreluProblem, ScaleProblem};
 
 mod behind;
 mod channels_last_norm;
 mod gate;
+mod norm_scale;
 mod padding;
 mod pool;
 mod reduced_channels;
 mod rows;
 mod series;
+mod summary;
 
 pub(super) use behind::{Behind, leading_affine};
 pub(super) use channels_last_norm::{ChannelsLastNorm, launches as channels_last_launches};
 pub(super) use gate::Gate;
+pub(super) use norm_scale::{NormScale, NormScaleKernels};
 pub(super) use padding::Padding;
 pub(super) use pool::{Pool, Windows, WindowsKernel};
 pub(super) use reduced_channels::ReducedChannels;
@@ -25,18 +28,22 @@ pub(super) use rows::{Rows, Shuffle};
 pub(super) use series::{Series, SeriesKernel};
 
 use super::region::Region;
+use crate::operators::Operator;
 use crate::operators::pointwise::{ListStep, keeps_in_launches};
 use crate::operators::reduction::Steps;
 use crate::spec::{BatchNormProblem, GroupNormProblem};
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::{Presence, Refusal};
 
-/// The plan of an epilogue.
+/// The kernels of an epilogue, and their arguments.
 #[derive(Debug, Clone)]
-pub(super) enum Plan {
-    /// No separate epilogue: the producer writes the region's output, with its operator's kernel or with a
-    /// kernel for the whole region.
-    Whole,
+pub(super) enum EpilogueKernels {
+    /// No kernels: the producer writes the region's output.
+    None,
+    /// The region's only layer, with the kernels of its operator.
+    Operator(usize, Operator),
+    /// The region's only layer, whose parameters are folded into a gain and a shift of each channel.
+    Affine(usize, ChannelAffine),
     /// The producer applies the epilogue to its accumulators before it stores them.
     Store(Store),
     /// Norm and pointwise functions.
@@ -52,14 +59,12 @@ pub(super) enum Plan {
     /// Scale, norm, clamp, the same scale and a reduction over the channels; the first scale and the norm may
     /// be absent.
     ReducedChannels(ReducedChannels),
-    /// A norm and a scale, in one launch if a block has room for a row.
-    NormScale(Map),
-    /// A norm whose weight and bias include the factors of the following scale.
-    FoldedScale(Map),
+    /// A norm and a scale.
+    NormScale(NormScale),
     /// A softmax, or a layer norm of rows, followed by a list.
     Series(Series),
     /// Pointwise functions and residuals.
-    List(Vec<ListStep<usize>>),
+    List(List),
     /// Parts of rows, for a `cat` or a `narrow`.
     Rows(Rows),
     /// A shuffle of channels or pixels.
@@ -70,47 +75,34 @@ pub(super) enum Plan {
     Gate(Gate),
 }
 
-impl Plan {
-    /// A description of the epilogue's kernels.
-    pub(super) fn summary(&self) -> &'static str {
+impl EpilogueKernels {
+    /// The layouts that the kernels of a region without a convolution read and write.
+    pub(super) fn layouts(&self) -> [Layout; 2] {
         match self {
-            Plan::Whole => "",
-            Plan::Store(_) => {
-                "batch norm, arithmetic, functions and residual before the result is written"
-            }
-            Plan::Map(_) => "norm, scale or prelu, functions and residual in one launch",
-            Plan::ChannelsLastNorm(_) => {
-                "norm, functions and residual of a channels-last tensor in one launch"
-            }
-            Plan::Pool(pool) if pool.norm.is_some() => {
-                "norm, scale, max_pool2d and clamp in one launch"
-            }
-            Plan::Pool(_) => "scale, max_pool2d and clamp in one launch",
-            Plan::Windows(_) => "windows of channels-last tensors in one launch, then functions",
-            Plan::Pixels(_) => "a reduction of the pixels of a channels-last tensor",
-            Plan::ReducedChannels(reduced) if reduced.norm.is_some() => {
-                "scale, norm, clamp, scale and a reduction over the channels in one launch"
-            }
-            Plan::ReducedChannels(_) => {
-                "clamp, scale and a reduction over the channels in one launch"
-            }
-            Plan::NormScale(_) => "norm and scale, in one launch where a block holds a row",
-            Plan::FoldedScale(_) => "norm whose weight and bias have the scale in them",
-            Plan::Series(_) => {
-                "softmax or layer norm, arithmetic with parameters, functions and a residual in one launch"
-            }
-            Plan::List(_) => "pointwise functions and a residual, up to eight functions a launch",
-            Plan::Rows(_) => "parts of rows, a launch for each operand",
-            Plan::Shuffle(_) => "a copy of split axes in another sequence",
-            Plan::Pad(_) => "a copy with values around the spatial axes",
-            Plan::Gate(_) => "a product with the channels or the positions of another value",
+            EpilogueKernels::None
+            | EpilogueKernels::Operator(..)
+            | EpilogueKernels::Affine(..)
+            | EpilogueKernels::Store(_)
+            | EpilogueKernels::Map(_)
+            | EpilogueKernels::Pool(_)
+            | EpilogueKernels::ReducedChannels(_)
+            | EpilogueKernels::NormScale(_) => [Layout::Nchw; 2],
+            EpilogueKernels::ChannelsLastNorm(_) | EpilogueKernels::Windows(_) => [Layout::Nhwc; 2],
+            // The output has one pixel, and therefore both layouts.
+            EpilogueKernels::Pixels(_) => [Layout::Nhwc, Layout::Nchw],
+            EpilogueKernels::Series(series) => [series.layout; 2],
+            EpilogueKernels::List(list) => [list.layout; 2],
+            EpilogueKernels::Rows(rows) => [rows.layout; 2],
+            EpilogueKernels::Shuffle(shuffle) => [shuffle.layout; 2],
+            EpilogueKernels::Pad(padding) => [padding.layout; 2],
+            EpilogueKernels::Gate(gate) => [gate.layout(); 2],
         }
     }
 
     /// The epilogue and the list that the producer applies before it stores its results.
     pub(super) fn store_epilogue(&self) -> (StoreEpilogue, OperandList) {
         match self {
-            Plan::Store(store) => (store.epilogue, store.list),
+            EpilogueKernels::Store(store) => (store.epilogue, store.list),
             _ => (StoreEpilogue::NONE, OperandList::EMPTY),
         }
     }
@@ -123,12 +115,21 @@ impl Plan {
     /// The norm whose statistics the epilogue needs.
     pub(super) fn norm(&self) -> Option<(usize, GroupNormProblem)> {
         match self {
-            Plan::Map(map) | Plan::NormScale(map) | Plan::FoldedScale(map) => Some(map.norm),
-            Plan::Pool(pool) => pool.norm,
-            Plan::ReducedChannels(reduced) => reduced.norm,
+            EpilogueKernels::Map(map) => Some(map.norm),
+            EpilogueKernels::NormScale(of) => Some(of.norm),
+            EpilogueKernels::Pool(pool) => pool.norm,
+            EpilogueKernels::ReducedChannels(reduced) => reduced.norm,
             _ => None,
         }
     }
+}
+
+/// Pointwise functions and residuals, in any layout.
+#[derive(Debug, Clone)]
+pub(super) struct List {
+    pub(super) steps: Vec<ListStep<usize>>,
+    /// The layout of input and output.
+    pub(super) layout: Layout,
 }
 
 /// A batch norm, arithmetic with parameters, pointwise functions and a residual, all applied before results
@@ -157,7 +158,7 @@ pub(super) struct Further {
 }
 
 impl Store {
-    /// The plan for a form, if it is of this kind.
+    /// The kernels for a form, if it is of this kind.
     pub(super) fn of(form: &Epilogue) -> Result<Store, Refusal> {
         let expected = "a convolution, perhaps batch_norm and arithmetic with parameters, perhaps up to eight functions and a residual";
         let refusal = Refusal::Layers { expected };
@@ -248,26 +249,20 @@ impl Map {
             list: list(steps, refusal)?,
         })
     }
-
-    /// The layer of the scale, if the epilogue consists of a norm and a scale only.
-    pub(super) fn scale_alone(&self) -> Option<usize> {
-        let scale = self.behind.filter(|behind| behind.prelu.is_none())?;
-        (self.before.is_none() && self.list.is_empty()).then_some(scale.layer)
-    }
 }
 
-/// Returns the plan after a producer with moments: the first kind with a norm that accepts the form.
+/// Returns the kernels after a producer with moments: the first kind with a norm that accepts the form.
 ///
 /// # Errors
 /// The most informative refusal: a broken rule is preferred to unsupported layers.
-pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<Plan, Refusal> {
+pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<EpilogueKernels, Refusal> {
     let expected = "a convolution, a norm, functions; perhaps max_pool2d, or a reduction over the channels as in problem 79";
     let other_layers = Refusal::Layers { expected };
     form.norm.ok_or(other_layers)?;
     let kinds = [
-        Pool::of(region, form).map(Plan::Pool),
-        Map::of(form).map(Plan::Map),
-        ReducedChannels::of(region, form).map(Plan::ReducedChannels),
+        Pool::of(region, form).map(EpilogueKernels::Pool),
+        Map::of(form).map(EpilogueKernels::Map),
+        ReducedChannels::of(region, form).map(EpilogueKernels::ReducedChannels),
     ];
     let mut refusal = other_layers;
     for kind in kinds {
@@ -280,61 +275,74 @@ pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<Plan, Re
     Err(refusal)
 }
 
-/// Returns the plan for a region that reads a tensor: any kind that accepts the form.
+/// Returns the kernels for a region that reads a tensor: any kind that accepts the form.
 ///
 /// # Errors
 /// As [`with_norm`].
-pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, Refusal> {
+pub(super) fn of_tensor(
+    region: &Region<'_>,
+    form: &NormalForm,
+) -> Result<EpilogueKernels, Refusal> {
     let expected = "layers without a convolution that there are kernels for together";
     let refusal = Refusal::Layers { expected };
     if form.convolution.is_some() || form.transposed.is_some() {
         return Err(refusal);
     }
     if let Some(rows) = Rows::of(region, form) {
-        return Ok(Plan::Rows(rows));
+        return Ok(EpilogueKernels::Rows(rows));
     }
     if let Some(shuffle) = Shuffle::of(region, form) {
-        return Ok(Plan::Shuffle(shuffle));
+        return Ok(EpilogueKernels::Shuffle(shuffle));
     }
     if let Some(padding) = Padding::of(region, form) {
-        return padding.map(Plan::Pad);
+        return padding.map(EpilogueKernels::Pad);
     }
     if let Some(gate) = Gate::of(region, form) {
-        return Ok(Plan::Gate(gate));
+        return Ok(EpilogueKernels::Gate(gate));
     }
     let form = &form.epilogue;
     if let Some(norm) = ChannelsLastNorm::of(region, form) {
-        return Ok(Plan::ChannelsLastNorm(norm));
+        return Ok(EpilogueKernels::ChannelsLastNorm(norm));
     }
     if let Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) = &form.reduce {
-        return Series::of(region, form).map(Plan::Series);
+        return Series::of(region, form).map(EpilogueKernels::Series);
     }
     if let Some(steps) = pixels(region) {
-        return Ok(Plan::Pixels(steps));
+        return Ok(EpilogueKernels::Pixels(steps));
     }
-    if region.layers.len() == 1 {
+    let layout = match region.is_dense_nhwc() {
+        true => Layout::Nhwc,
+        false => Layout::Nchw,
+    };
+    if let &[layer] = region.layers {
         // A list is elementwise, so it accepts any order in memory.
         let is_list = form.norm.is_none() && form.reduce.is_none() && !form.list.is_empty();
-        return Ok(match list(&form.list, refusal) {
-            Ok(list) if is_list && region.is_dense_nhwc() => Plan::List(list),
-            _ => Plan::Whole,
+        let operator = Operator::of(&region.of.problem.steps[layer].problem);
+        return Ok(match (list(&form.list, refusal), &form.list[..]) {
+            (Ok(steps), _) if is_list && region.is_dense_nhwc() => {
+                EpilogueKernels::List(List { steps, layout })
+            }
+            (_, &[(_, Pointwise::Affine(affine))]) => EpilogueKernels::Affine(layer, affine),
+            _ => EpilogueKernels::Operator(layer, operator.ok_or(refusal)?),
         });
     }
     if form.norm.is_some() {
         return Ok(match with_norm(region, form)? {
-            Plan::Map(map) if map.scale_alone().is_some() && !map.norm.1.over_batch => {
-                Plan::NormScale(map)
-            }
+            EpilogueKernels::Map(map) => NormScale::of(region, &map)
+                .map_or(EpilogueKernels::Map(map), EpilogueKernels::NormScale),
             plan => plan,
         });
     }
     match form.reduce {
-        Some((_, Reduction::MaxPool2d(_))) => Pool::of(region, form).map(Plan::Pool),
+        Some((_, Reduction::MaxPool2d(_))) => Pool::of(region, form).map(EpilogueKernels::Pool),
         Some((_, Reduction::Axes(_))) => {
-            ReducedChannels::of(region, form).map(Plan::ReducedChannels)
+            ReducedChannels::of(region, form).map(EpilogueKernels::ReducedChannels)
         }
         Some(_) => Err(refusal),
-        None => list(&form.list, refusal).map(Plan::List),
+        None => {
+            let steps = list(&form.list, refusal)?;
+            Ok(EpilogueKernels::List(List { steps, layout }))
+        }
     }
 }
 
@@ -343,7 +351,8 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
 fn pixels(region: &Region<'_>) -> Option<Steps> {
     let &[layer] = region.layers else { return None };
     let step = &region.of.problem.steps[layer];
-    let steps = || Steps::of_channels_last(&step.problem, &step.input, region.of.dtype);
+    let operator = Operator::of(&step.problem)?;
+    let steps = || Steps::of_channels_last(&operator, &step.input, region.of.dtype);
     region.is_dense_nhwc().then(steps)?
 }
 

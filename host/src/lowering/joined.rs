@@ -3,7 +3,7 @@
 use op_spec::Layout;
 use op_spec::graph::Operand;
 
-use super::epilogue::{Plan, Store};
+use super::epilogue::{EpilogueKernels, Store};
 use super::lowered::{Chosen, PartOf};
 use super::producer::Producer;
 use super::region::Query;
@@ -16,7 +16,7 @@ const ALIGNMENT: usize = 16;
 /// concatenation then copies its other operands only.
 pub(super) fn write_in_place(query: Query<'_>, chosen: &mut [Chosen]) {
     for index in 0..chosen.len() {
-        let Plan::Rows(rows) = &chosen[index].lowered.plan else {
+        let EpilogueKernels::Rows(rows) = &chosen[index].lowered.epilogue else {
             continue;
         };
         if rows.layout != Layout::Nhwc || rows.copies.len() < 2 {
@@ -39,13 +39,11 @@ pub(super) fn write_in_place(query: Query<'_>, chosen: &mut [Chosen]) {
                 continue;
             };
             let part = Part { start, channels };
-            producer.lowered.part = Some(PartOf { layer, part });
             let end = start + query.problem.steps[operand].output[1];
-            producer.facts.config +=
-                &format!(", writes channels {start} to {end} of a concatenation");
+            producer.lowered.part = Some(PartOf { layer, part, end });
             *copied = None;
         }
-        chosen[index].lowered.plan = Plan::Rows(rows);
+        chosen[index].lowered.epilogue = EpilogueKernels::Rows(rows);
     }
 }
 
@@ -60,7 +58,10 @@ fn is_read_once(query: Query<'_>, layer: usize) -> bool {
 /// Whether the last launch of the region is a matrix product, which writes the layer's output.
 fn writes_by_product(region: &Chosen, layer: usize) -> bool {
     let lowered = &region.lowered;
-    let is_store = matches!(&lowered.plan, Plan::Store(Store { further: None, .. }));
+    let is_store = matches!(
+        &lowered.epilogue,
+        EpilogueKernels::Store(Store { further: None, .. })
+    );
     region.layers.last() == Some(&layer)
         && matches!(lowered.producer, Producer::Gemm(_))
         && is_store

@@ -6,14 +6,16 @@
 use launch_config::KernelGeometry;
 use launch_config::elementwise::ChannelGeometry;
 use launch_config::norm::NormGeometry;
-use op_spec::graph::{ChannelAffine, LayerProblem, NormalForm, Operand, Pointwise};
+use op_spec::graph::{ChannelAffine, LayerProblem, Operand};
 use op_spec::{GroupNormProblem, Layout};
 
-use super::epilogue::{Plan, Pool, SeriesKernel, Store, WindowsKernel};
+use super::epilogue::{
+    EpilogueKernels, NormScaleKernels, Pool, SeriesKernel, Store, WindowsKernel,
+};
 use super::lowered::{Chosen, Lowered};
 use super::producer::Producer;
 use super::region::Query;
-use crate::device::{DType, Order};
+use crate::device::Order;
 use crate::error::Result;
 use crate::operators::conv::plan_pad;
 use crate::operators::fused::group_norm_scale_pointwise::plan_normalising;
@@ -23,10 +25,11 @@ use crate::operators::fused::{
     multiply_instance_norm_clamp_multiply_channel_reduction, plan_fold_scale,
     scale_max_pool2d_clamp,
 };
+use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, arithmetic, batch_norm, conv, gate, group_norm, layer_norm, norm_statistics, pad,
-    pointwise, pool, rows, shuffle, softmax, upsample,
+    arithmetic, batch_norm, conv, gate, group_norm, layer_norm, norm_statistics, pad, pointwise,
+    pool, rows, shuffle, softmax, upsample,
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -38,6 +41,7 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
     let mut values = Values {
         written: vec![Layout::Nchw; query.graph.layers().len()],
         reformatted: Vec::new(),
+        for_products: Vec::new(),
     };
     let regions = chosen.len();
     for (index, region) in chosen.iter_mut().enumerate() {
@@ -68,14 +72,6 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
     Ok(())
 }
 
-/// Returns a single layer as a gain and a shift, if its parameters can be folded into them.
-pub(super) fn alone(problem: &LayerProblem) -> Option<ChannelAffine> {
-    match &NormalForm::of_layer(*problem).epilogue.list[..] {
-        [(_, Pointwise::Affine(affine))] => Some(*affine),
-        _ => None,
-    }
-}
-
 /// Returns the geometry for the kernel that applies a gain and a shift to a tensor.
 pub(super) fn geometry(affine: &ChannelAffine) -> Result<ChannelGeometry> {
     Ok(match affine {
@@ -85,7 +81,12 @@ pub(super) fn geometry(affine: &ChannelAffine) -> Result<ChannelGeometry> {
 }
 
 /// Plans the folding of a layer's parameters into a gain and a shift.
-fn plan_folding(plan: &mut LaunchPlan, dtype: DType, affine: &ChannelAffine) -> Result<()> {
+fn plan_folding(
+    plan: &mut LaunchPlan,
+    query: Query<'_>,
+    (layer, affine): &(usize, ChannelAffine),
+) -> Result<()> {
+    let dtype = query.first_dtype(*layer);
     match affine {
         ChannelAffine::BatchNorm(problem) => batch_norm::plan_folding(plan, dtype, problem),
         ChannelAffine::Arithmetic(problem) => arithmetic::plan_folding(plan, dtype, problem),
@@ -98,6 +99,21 @@ struct Values {
     written: Vec<Layout>,
     /// Values with a copy in another layout.
     reformatted: Vec<(Operand, Layout)>,
+    /// Values that were reformatted for implicit GEMMs.
+    for_products: Vec<(Operand, ImplicitGemm)>,
+}
+
+impl Values {
+    /// Whether an earlier launch has reformatted `x` as this implicit GEMM needs it. Otherwise the GEMM's own
+    /// launch does, and later ones read its result.
+    fn is_reformatted(&mut self, x: Operand, gemm: &ImplicitGemm) -> bool {
+        let mut known = self.for_products.iter();
+        let is_known = known.any(|(of, earlier)| *of == x && gemm.reformats_as(earlier));
+        if !is_known {
+            self.for_products.push((x, *gemm));
+        }
+        is_known
+    }
 }
 
 /// The state for planning the launches of a region.
@@ -110,20 +126,18 @@ struct Planning<'a> {
 impl Planning<'_> {
     /// Plans the launches of a region, in the order in which `Appending::region` appends them.
     fn region(&mut self, layers: &[usize], lowered: &Lowered) -> Result<()> {
-        let (query, plan) = (self.of, &lowered.plan);
+        let (query, plan) = (self.of, &lowered.epilogue);
         let [start, last] = [layers[0], layers[layers.len() - 1]];
         if query.problem.steps[last].output.contains(&0) {
             return Ok(());
         }
+        let x = query.graph.operands(start)[0];
         if lowered.reads == Layout::Nchw || lowered.is_reformatted {
-            self.in_layout(query.graph.operands(start)[0], lowered.reads)?;
+            self.in_layout(x, lowered.reads)?;
         }
         match &lowered.producer {
-            Producer::Tensor if matches!(plan, Plan::Whole) => return self.layer(start),
-            Producer::Direct => return self.layer(start),
-            Producer::Tensor => {
-                self.in_layout(query.graph.operands(start)[0], lowered.reads)?;
-            }
+            Producer::Direct(operator) => return operator.plan(&mut self.plan, query.dtype),
+            Producer::Tensor => self.in_layout(x, lowered.reads)?,
             Producer::OneLaunch2d(launch) => {
                 self.convolution(start, lowered)?;
                 launch.plan(&mut self.plan, query.dtype)?;
@@ -143,7 +157,10 @@ impl Planning<'_> {
             }
             Producer::ImplicitGemm(gemm) => {
                 self.convolution(start, lowered)?;
-                gemm.plan(&mut self.plan, query.dtype)?;
+                // Each region pads its input by itself.
+                let is_reformatted =
+                    !query.has_explicit_padding(start) && self.values.is_reformatted(x, gemm);
+                gemm.plan(&mut self.plan, query.dtype, is_reformatted)?;
             }
             Producer::Depthwise(geometry) => {
                 self.convolution(start, lowered)?;
@@ -155,7 +172,8 @@ impl Planning<'_> {
             }
             Producer::Transposed(transposed) => {
                 self.convolution(start, lowered)?;
-                transposed.plan(&mut self.plan, query.dtype)?;
+                let is_reformatted = |gemm: &ImplicitGemm| self.values.is_reformatted(x, gemm);
+                transposed.plan(&mut self.plan, query.dtype, is_reformatted)?;
             }
         }
         let output = &query.problem.steps[last].output;
@@ -188,23 +206,23 @@ impl Planning<'_> {
     /// Plans the convolution's preliminary launches: padding, the folding of the epilogue's gain and shift,
     /// and the reformat of its residual.
     fn convolution(&mut self, layer: usize, lowered: &Lowered) -> Result<()> {
-        let plan = &lowered.plan;
-        let (to, dtype) = (&mut self.plan, self.of.dtype);
-        match &self.of.problem.steps[layer].problem {
+        let plan = &lowered.epilogue;
+        let (query, to, dtype) = (self.of, &mut self.plan, self.of.dtype);
+        match &query.problem.steps[layer].problem {
             LayerProblem::Conv1d(conv) => plan_pad(to, dtype, conv)?,
             LayerProblem::Conv2d(conv) => plan_pad(to, dtype, conv)?,
             LayerProblem::Conv3d(conv) => plan_pad(to, dtype, conv)?,
             _ => {}
         }
-        if let Plan::Store(store) = plan {
+        if let EpilogueKernels::Store(store) = plan {
             let folded = match lowered.folded_by_producer() {
                 Some(_) => &[][..],
                 None => &store.affine,
             };
             let mut affine = folded.iter().chain(&store.affine_behind);
-            affine.try_for_each(|(_, of)| plan_folding(to, dtype, of))?;
+            affine.try_for_each(|of| plan_folding(to, query, of))?;
         }
-        if let Plan::Store(Store {
+        if let EpilogueKernels::Store(Store {
             residual: Some(layer),
             ..
         }) = plan
@@ -229,40 +247,36 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Plans a layer with the kernels of its operator.
-    fn layer(&mut self, layer: usize) -> Result<()> {
-        let (query, dtype) = (self.of, self.of.dtype);
-        let problem = &query.problem.steps[layer].problem;
-        if let Some(affine) = alone(problem) {
-            plan_folding(&mut self.plan, dtype, &affine)?;
-            return batch_norm::plan_map(&mut self.plan, dtype, &geometry(&affine)?);
-        }
-        if query.graph.operands(layer).len() == 2 {
-            self.residual(layer, Layout::Nchw)?;
-        }
-        operators::plan(&mut self.plan, dtype, problem)
-    }
-
     /// Plans the epilogue of a producer. The epilogue's output has the shape `output`.
     fn epilogue(&mut self, lowered: &Lowered, output: &[usize]) -> Result<()> {
         let (query, dtype) = (self.of, self.of.dtype);
-        match &lowered.plan {
-            Plan::Store(Store {
+        match &lowered.epilogue {
+            EpilogueKernels::Store(Store {
                 further: Some(further),
                 ..
             }) => further.steps.plan(&mut self.plan),
-            Plan::Whole | Plan::Store(_) => Ok(()),
-            Plan::Map(map) => {
+            EpilogueKernels::None | EpilogueKernels::Store(_) => Ok(()),
+            EpilogueKernels::Operator(layer, operator) => {
+                if query.graph.operands(*layer).len() == 2 {
+                    self.residual(*layer, Layout::Nchw)?;
+                }
+                operator.plan(&mut self.plan, dtype)
+            }
+            EpilogueKernels::Affine(layer, affine) => {
+                plan_folding(&mut self.plan, query, &(*layer, *affine))?;
+                batch_norm::plan_map(&mut self.plan, dtype, &geometry(affine)?)
+            }
+            EpilogueKernels::Map(map) => {
                 let norm = self.statistics(lowered, &map.norm.1)?;
                 self.residuals(&map.list, lowered.writes)?;
                 plan_normalising(&mut self.plan, dtype, &norm, norm.spatial, &map.list)
             }
-            Plan::ChannelsLastNorm(of) => {
+            EpilogueKernels::ChannelsLastNorm(of) => {
                 self.residuals(&of.list, lowered.writes)?;
                 of.launches.plan(&mut self.plan, dtype, &of.list)
             }
-            Plan::Pool(pool) => self.pool(lowered, pool),
-            Plan::Windows(windows) => {
+            EpilogueKernels::Pool(pool) => self.pool(lowered, pool),
+            EpilogueKernels::Windows(windows) => {
                 match &windows.kernel {
                     WindowsKernel::Pool(windows) => {
                         pool::plan_nhwc(&mut self.plan, dtype, windows)?;
@@ -274,8 +288,8 @@ impl Planning<'_> {
                 let len = output.iter().map(|&extent| extent as u64).product();
                 pointwise::plan(&mut self.plan, dtype, len, &steps::<()>(&windows.functions))
             }
-            Plan::Pixels(steps) => steps.plan(&mut self.plan),
-            Plan::ReducedChannels(max) => {
+            EpilogueKernels::Pixels(steps) => steps.plan(&mut self.plan),
+            EpilogueKernels::ReducedChannels(max) => {
                 let of = &max.reduction;
                 let Some((_, norm)) = &max.norm else {
                     return clamp_multiply_channel_reduction::plan(&mut self.plan, dtype, of);
@@ -287,20 +301,22 @@ impl Planning<'_> {
                     of,
                 )
             }
-            Plan::NormScale(map) => {
-                let norm = map.norm.1.geometry()?;
-                group_norm_scale::plan(&mut self.plan, dtype, query.properties, &norm)
-            }
-            Plan::FoldedScale(map) => {
-                let norm = &map.norm.1;
-                if map.behind.is_some() {
-                    plan_fold_scale(&mut self.plan, dtype, norm.shape.c)?;
+            EpilogueKernels::NormScale(of) => {
+                let (plan, norm) = (&mut self.plan, &of.norm.1);
+                match of.by {
+                    NormScaleKernels::Resident(shape) => {
+                        return group_norm_scale::plan_resident(plan, dtype, shape);
+                    }
+                    NormScaleKernels::Separate => {}
+                    NormScaleKernels::Folded => {
+                        plan_fold_scale(plan, query.first_dtype(of.scale), norm.shape.c)?;
+                    }
                 }
-                group_norm::plan(&mut self.plan, dtype, &norm.geometry()?)
+                group_norm::plan(plan, dtype, &norm.geometry()?)
             }
-            Plan::Series(of) => {
+            EpilogueKernels::Series(of) => {
                 let mut affine = of.behind.affine.iter();
-                affine.try_for_each(|(_, affine)| plan_folding(&mut self.plan, dtype, affine))?;
+                affine.try_for_each(|of| plan_folding(&mut self.plan, query, of))?;
                 if let Some(layer) = of.behind.residual {
                     self.residual(layer, lowered.writes)?;
                 }
@@ -313,11 +329,11 @@ impl Planning<'_> {
                     }
                 }
             }
-            Plan::Gate(plan) => {
+            EpilogueKernels::Gate(plan) => {
                 self.residual(plan.layer, Layout::Nchw)?;
                 gate::plan(&mut self.plan, dtype, &plan.problem, plan.nhwc.as_ref())
             }
-            Plan::Rows(plan) => {
+            EpilogueKernels::Rows(plan) => {
                 let operands = query.graph.operands(plan.layer).iter().zip(&plan.copies);
                 for (&other, copy) in operands.skip(1) {
                     if copy.is_some() {
@@ -326,12 +342,14 @@ impl Planning<'_> {
                 }
                 rows::plan(&mut self.plan, dtype, &plan.copies)
             }
-            Plan::Pad(of) => pad::plan(&mut self.plan, dtype, &of.geometry),
-            Plan::Shuffle(of) => shuffle::plan(&mut self.plan, dtype, &of.problem, of.layout),
-            Plan::List(list) => {
-                self.residuals(list, lowered.writes)?;
+            EpilogueKernels::Pad(of) => pad::plan(&mut self.plan, dtype, &of.geometry),
+            EpilogueKernels::Shuffle(of) => {
+                shuffle::plan(&mut self.plan, dtype, &of.problem, of.layout)
+            }
+            EpilogueKernels::List(list) => {
+                self.residuals(&list.steps, lowered.writes)?;
                 let len = output.iter().map(|&extent| extent as u64).product();
-                pointwise::plan(&mut self.plan, dtype, len, list)
+                pointwise::plan(&mut self.plan, dtype, len, &list.steps)
             }
         }
     }

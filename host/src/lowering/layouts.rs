@@ -5,9 +5,9 @@ use launch_config::gemm::VECTOR_VALUES;
 use op_spec::Layout;
 use op_spec::graph::{NormalForm, Operand};
 
-use super::alone::{matrix_product_of, pads_one_tap};
 use super::producer::conv_geometry;
 use super::region::{Query, is_both};
+use super::without_norm::{matrix_product_of, pads_one_tap};
 
 /// The layouts of a graph's values, as its regions are chosen one after the other.
 pub(super) struct Layouts {

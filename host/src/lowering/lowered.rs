@@ -1,16 +1,13 @@
 //! Lowered regions: producer, epilogue, layouts and launches.
 
-use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::gemm::FilterOrder;
 use op_spec::graph::{GraphProblem, LayerProblem};
 use op_spec::{BatchNormProblem, Layout};
 
-use super::alone::{
-    depthwise_norm_pays_apart, is_apart_in_nhwc, norm_pays_apart, pads_one_tap, pays_for_layout,
-};
-use super::epilogue::Plan;
+use super::epilogue::{EpilogueKernels, NormScale, NormScaleKernels};
 use super::producer::Producer;
-use super::region::{Query, Region, RegionFacts};
+use super::region::{Query, RegionFacts};
+use super::table::Row;
 use crate::operators::fused::RowMoments;
 use crate::operators::fused::gemm::Part;
 use crate::program::LaunchPlan;
@@ -19,7 +16,7 @@ use crate::program::LaunchPlan;
 #[derive(Debug)]
 pub(super) struct Lowered {
     pub(super) producer: Producer,
-    pub(super) plan: Plan,
+    pub(super) epilogue: EpilogueKernels,
     /// The moments that the producer writes for a norm.
     pub(super) moments: Option<RowMoments>,
     /// The layout that the producer reads, and the layout that the epilogue writes. If the region's input has
@@ -34,31 +31,21 @@ pub(super) struct Lowered {
 
 impl Lowered {
     /// A region whose producer writes no moments.
-    pub(super) fn without_moments(producer: Producer, plan: Plan) -> Self {
-        Self::with_moments(producer, plan, None)
+    pub(super) fn without_moments(producer: Producer, epilogue: EpilogueKernels) -> Self {
+        Self::with_moments(producer, epilogue, None)
     }
 
     /// A region whose producer may write moments.
     pub(super) fn with_moments(
         producer: Producer,
-        plan: Plan,
+        epilogue: EpilogueKernels,
         moments: Option<RowMoments>,
     ) -> Self {
-        let [reads, writes] = match &producer {
-            Producer::ImplicitGemm(gemm) => [gemm.reads(), gemm.writes()],
-            Producer::DepthwiseNhwc(_) | Producer::Gemm(_) | Producer::DirectNhwc(_) => {
-                [Layout::Nhwc; 2]
-            }
-            Producer::Transposed(transposed) => [transposed.reads, transposed.writes],
-            Producer::OneLaunch2d(_)
-            | Producer::OneLaunch3d(_)
-            | Producer::Depthwise(_)
-            | Producer::Direct
-            | Producer::Tensor => [Layout::Nchw; 2],
-        };
+        let layouts = producer.layouts();
+        let [reads, writes] = layouts.unwrap_or_else(|| epilogue.layouts());
         Self {
             producer,
-            plan,
+            epilogue,
             moments,
             reads,
             writes,
@@ -83,8 +70,8 @@ impl Lowered {
 
     /// The batch norm whose gain and shift the producer computes itself.
     pub(super) fn folded_by_producer(&self) -> Option<(usize, BatchNormProblem)> {
-        match (&self.producer, &self.plan) {
-            (Producer::Gemm(_) | Producer::DepthwiseNhwc(_), Plan::Store(store)) => {
+        match (&self.producer, &self.epilogue) {
+            (Producer::Gemm(_) | Producer::DepthwiseNhwc(_), EpilogueKernels::Store(store)) => {
                 store.batch_norm()
             }
             _ => None,
@@ -93,52 +80,38 @@ impl Lowered {
 
     /// A description of the configuration.
     pub(super) fn config(&self) -> String {
-        let config = self.producer.to_string();
-        match self.moments.map(|moments| moments.combining) {
-            None | Some([None, None]) => config,
-            Some([_, None]) => format!("{config}; a launch combines the moments"),
-            Some(_) => format!("{config}; two launches combine the moments"),
+        let mut config = self.producer.to_string();
+        config += match self.moments.map(|moments| moments.combining) {
+            None | Some([None, None]) => "",
+            Some([_, None]) => "; a launch combines the moments",
+            Some(_) => "; two launches combine the moments",
+        };
+        if let Some(PartOf { part, end, .. }) = self.part {
+            let start = part.start;
+            config += &format!(", writes channels {start} to {end} of a concatenation");
         }
+        config
     }
 
-    /// Whether the row that implements `region` is preferred to the rows below it; otherwise the reason.
-    pub(super) fn pays(&self, region: &Region<'_>) -> Result<(), &'static str> {
-        match &self.producer {
-            Producer::OneLaunch3d(launch)
-                if !(launch.fills || region.of.options.batch_invariant) =>
-            {
-                Err("too few samples to fill the device with a block for each")
-            }
-            Producer::Gemm(gemm) if gemm.is_half_empty() => {
-                Err("at most 32 filters of several taps, which leave half of a tile empty")
-            }
-            Producer::Gemm(gemm) if pads_one_tap(gemm) => {
-                Err("one tap of channels that a launch would pad first")
-            }
-            Producer::ImplicitGemm(gemm) if norm_pays_apart(region, gemm.conv(), &self.plan) => {
-                Err("in NHWC, for which a convolution and a norm by themselves have no copies")
-            }
-            Producer::Depthwise(geometry)
-                if depthwise_norm_pays_apart(region, &geometry.conv, &self.plan) =>
-            {
-                Err("in NHWC, for which a convolution and a norm by themselves have no copies")
-            }
-            Producer::Tensor
-                if matches!(self.plan, Plan::Pool(_)) && is_apart_in_nhwc(region, &self.plan) =>
-            {
-                Err("in NHWC, for which a norm and a pool by themselves have no copies")
-            }
-            Producer::ImplicitGemm(gemm) => {
-                if DepthwiseGeometry::check(gemm.conv()).is_ok() {
-                    Err("depthwise, of which tensor cores would multiply mostly zeros")
-                } else if !pays_for_layout(gemm) {
-                    Err("too few products for each value of the input to pay for its layout")
-                } else {
-                    Ok(())
-                }
-            }
-            _ => Ok(()),
-        }
+    /// Whether launches compute the statistics of a norm from the producer's output.
+    pub(super) fn has_statistics(&self) -> bool {
+        let is_resident = matches!(
+            &self.epilogue,
+            EpilogueKernels::NormScale(NormScale {
+                by: NormScaleKernels::Resident(_),
+                ..
+            })
+        );
+        matches!(self.producer, Producer::Tensor) && self.epilogue.norm().is_some() && !is_resident
+    }
+
+    /// A description of the kernels after the producer, if there are any.
+    pub(super) fn epilogue_summary(&self) -> Option<String> {
+        let has_own = !matches!(
+            self.producer,
+            Producer::OneLaunch2d(_) | Producer::OneLaunch3d(_)
+        );
+        Some(self.epilogue.summary()).filter(|summary| has_own && !summary.is_empty())
     }
 }
 
@@ -148,10 +121,13 @@ pub(super) struct PartOf {
     /// The layer `cat`.
     pub(super) layer: usize,
     pub(super) part: Part,
+    /// The first channel behind the part.
+    pub(super) end: usize,
 }
 
 /// A region with its kernels, and the verdicts on the rows.
 pub(crate) struct Chosen {
+    pub(super) row: &'static Row,
     pub(super) layers: Vec<usize>,
     pub(super) lowered: Lowered,
     /// The region's launches.
@@ -175,7 +151,7 @@ impl Chosen {
             | Producer::OneLaunch3d(_)
             | Producer::Depthwise(_)
             | Producer::DepthwiseNhwc(_)
-            | Producer::Direct
+            | Producer::Direct(_)
             | Producer::Transposed(_)
             | Producer::Tensor => false,
         };

@@ -1,12 +1,12 @@
 //! From a graph of layers to the launches of a program.
 //!
 //! A *region* is a run of layers that are computed together. Lowering turns each region into a [`Lowered`], a
-//! plain value: a [`Producer`], which computes values, and the [`Plan`] of the epilogue after it.
+//! plain value: a [`Producer`], which computes values, and the [`EpilogueKernels`] after it.
 //!
 //! ```text
 //! graph, shape     the regions, and what each computes            region.rs, op_spec::graph::NormalForm
 //!   | choice       the first row of the table that can and pays   choice.rs, table.rs
-//!   | lowered      producer, its configuration, and the plan      producer.rs, epilogue.rs
+//!   | lowered      producer, its configuration, and the epilogue  producer.rs, epilogue.rs
 //!   | launches     kernels and launch shapes, in order            launches.rs
 //!   | program      the launches with their arguments              append.rs
 //! ```
@@ -16,7 +16,6 @@
 //! decisions: it appends the planned launches, and a program refuses any other. `explain` prints the planned
 //! launches.
 
-mod alone;
 mod append;
 mod choice;
 mod epilogue;
@@ -25,12 +24,14 @@ mod launches;
 mod layouts;
 mod lowered;
 mod options;
+mod pays;
 mod produced;
 mod producer;
 mod reduced;
 mod region;
 mod table;
 mod transposed;
+mod without_norm;
 mod work;
 
 pub(crate) use append::Appending;
@@ -44,4 +45,4 @@ pub(crate) use region::{Query, output_layout};
 pub(crate) use work::Work;
 
 #[cfg(doc)]
-use self::{epilogue::Plan, lowered::Lowered, producer::Producer};
+use self::{epilogue::EpilogueKernels, lowered::Lowered, producer::Producer};

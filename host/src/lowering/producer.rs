@@ -3,6 +3,7 @@
 use launch_config::KernelGeometry;
 use std::fmt;
 
+use crate::operators::Operator;
 use crate::operators::conv_transpose::Transposed;
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
@@ -10,11 +11,12 @@ use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_m
 use crate::spec::{ConvProblem, GroupNormProblem};
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
-use launch_config::conv_nhwc::ConvNhwcGeometry;
+use launch_config::conv_nhwc::{BLOCK_PIXELS, ConvNhwcGeometry};
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
 use launch_config::gemm::Gemm;
 use launch_config::norm::NormGeometry;
+use op_spec::Layout;
 
 /// The producer of a region's values.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ pub(super) enum Producer {
     /// A convolution of a channels-last tensor with few filters, on FMA units.
     DirectNhwc(ConvNhwcGeometry),
     /// A convolution with the kernels of its operator, on FMA units.
-    Direct,
+    Direct(Operator),
     /// A transposed convolution, as convolutions of its phases.
     Transposed(Transposed),
     /// The region's input, or its only layer with the kernels of its operator.
@@ -46,6 +48,23 @@ pub(super) enum Producer {
 }
 
 impl Producer {
+    /// The layouts that a convolution reads and writes. `None` for a tensor, whose layouts are the
+    /// epilogue's.
+    pub(super) fn layouts(&self) -> Option<[Layout; 2]> {
+        match self {
+            Producer::ImplicitGemm(gemm) => Some([gemm.reads(), gemm.writes()]),
+            Producer::DepthwiseNhwc(_) | Producer::Gemm(_) | Producer::DirectNhwc(_) => {
+                Some([Layout::Nhwc; 2])
+            }
+            Producer::Transposed(transposed) => Some([transposed.reads, transposed.writes]),
+            Producer::OneLaunch2d(_)
+            | Producer::OneLaunch3d(_)
+            | Producer::Depthwise(_)
+            | Producer::Direct(_) => Some([Layout::Nchw; 2]),
+            Producer::Tensor => None,
+        }
+    }
+
     /// The number of moments that the producer writes for a norm's row with this number of channels; `None`
     /// if it writes no moments.
     pub(super) fn moments_of_row(&self, row_channels: u32) -> Option<u64> {
@@ -57,7 +76,7 @@ impl Producer {
             | Producer::Gemm(_)
             | Producer::DepthwiseNhwc(_)
             | Producer::DirectNhwc(_)
-            | Producer::Direct
+            | Producer::Direct(_)
             | Producer::Transposed(_)
             | Producer::Tensor => None,
         }
@@ -77,7 +96,18 @@ impl fmt::Display for Producer {
             Producer::Transposed(transposed) => transposed.fmt(f),
             Producer::OneLaunch2d(launch) => launch.fmt(f),
             Producer::OneLaunch3d(launch) => launch.fmt(f),
-            Producer::DirectNhwc(_) | Producer::Direct | Producer::Tensor => Ok(()),
+            Producer::DirectNhwc(geometry) => {
+                let filters = geometry.conv.group_k;
+                write!(
+                    f,
+                    "{filters} filters in shared memory, {BLOCK_PIXELS} pixels a block"
+                )
+            }
+            Producer::Direct(operator) => match operator.direct_tile() {
+                Some(tile) => write!(f, "tile of {} filters", tile.channels()),
+                None => Ok(()),
+            },
+            Producer::Tensor => Ok(()),
         }
     }
 }

@@ -186,7 +186,7 @@ impl Tiling {
                 space,
             } => {
                 if phases > 1 {
-                    // Slower than the kernels of reductions (`docs/tuning.md`).
+                    // Tiles do not reduce an axis whose results are in several phases.
                     return Err(Refusal::Needs("a pool behind phases"));
                 }
                 let most = |axis: usize| all[axis].next_power_of_two();
@@ -288,7 +288,7 @@ pub(super) fn convolution(
         region.of.options.fused(),
     );
     let gemm = ImplicitGemm::reduced(&conv, of, dtype, properties, options, None)?;
-    match gemm.stores(&store.list, dtype) {
+    match gemm.can_store(&store.list, dtype) {
         true => Ok((gemm, store.reduced_by(tiling.further))),
         false => Err(LIST),
     }

@@ -20,6 +20,9 @@ pub(crate) struct Query<'a> {
     /// The element types and orders of the parameters that are passed to each run, in the order of the
     /// graph's table; empty if the program keeps the parameters.
     pub(crate) given: &'a [(DType, Order)],
+    /// The element types in which kernels read the parameters, in the order of the graph's table. Missing
+    /// entries mean the tensors' type.
+    pub(crate) read_as: &'a [DType],
     pub(crate) properties: &'a DeviceProperties,
     pub(crate) options: &'a Options,
 }
@@ -41,6 +44,12 @@ pub(super) struct Region<'a> {
 }
 
 impl Region<'_> {
+    /// Whether a partition defines the region. Its kernels then need not be faster than those of other
+    /// regions.
+    pub(super) fn is_given(&self) -> bool {
+        self.of.options.partition.is_some()
+    }
+
     /// Whether a pointwise function reads the region's output, so that a launch for functions follows.
     pub(super) fn precedes_function(&self) -> bool {
         let last = self.layers.last().map(|&layer| Operand::Layer(layer));
@@ -62,6 +71,16 @@ impl Query<'_> {
     /// The memory order of an input of the graph.
     pub(super) fn order(&self, input: usize) -> Order {
         self.orders.get(input).copied().unwrap_or(Order::Dense)
+    }
+
+    /// The element type in which kernels read a parameter of the graph's table.
+    pub(crate) fn parameter_dtype(&self, slot: usize) -> DType {
+        self.read_as.get(slot).copied().unwrap_or(self.dtype)
+    }
+
+    /// The element type in which kernels read the first parameter of a layer that has parameters.
+    pub(super) fn first_dtype(&self, layer: usize) -> DType {
+        self.parameter_dtype(self.graph.parameters_of(layer)[0])
     }
 
     /// The shape of an input of the graph, with a batch.

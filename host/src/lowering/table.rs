@@ -1,8 +1,8 @@
 //! The table of producers, in order of preference.
 //!
-//! `can_implement` returns how a row implements a region, or the rule that the region breaks.
-//! [`Lowered::pays`](super::lowered::Lowered::pays) tells whether an implementing row is preferred to the
-//! rows below it, or why not. Both depend on problem, layout, device properties and options only.
+//! `can_implement` returns how a row implements a region, or the rule that the region breaks. `pays` tells
+//! whether an implementing row is preferred to the rows below it, or why not. Both depend on problem, layout,
+//! device properties and options only.
 
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
@@ -13,13 +13,15 @@ use launch_config::norm::NormGeometry;
 use op_spec::graph::NormalForm;
 use op_spec::{Layout, ReductionOp};
 
-use super::alone::{few_filters, gemm_alone, matrix_product};
-use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
+use super::epilogue::{self, EpilogueKernels, Pool, ReducedChannels, Store, Windows};
 use super::lowered::Lowered;
+use super::pays;
 use super::producer::{Producer, conv_geometry, norm_geometry};
-use super::reduced;
+use super::reduced::{self, LIST};
 use super::region::Region;
 use super::transposed::transposed;
+use super::without_norm::{few_filters, gemm_without_norm, matrix_product};
+use crate::operators::Operator;
 use crate::operators::fused::{RowMoments, gemm};
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
@@ -33,7 +35,10 @@ pub(super) struct Row {
     pub(super) implements: &'static str,
     /// A description of the producer's kernels.
     pub(super) summary: &'static str,
+    /// Lowers a region, or returns the rule that the region breaks.
     pub(super) can_implement: fn(&Row, &Region<'_>, &NormalForm) -> Result<Lowered, Refusal>,
+    /// Whether the row is preferred to the rows below it; otherwise the reason.
+    pub(super) pays: fn(&Region<'_>, &Lowered) -> Result<(), &'static str>,
 }
 
 impl Row {
@@ -45,20 +50,32 @@ impl Row {
     }
 
     /// A description of the kernels of producer and epilogue.
-    pub(super) fn summary(&self, plan: &Plan) -> String {
-        match plan.summary() {
-            "" => self.summary.to_owned(),
-            plan => format!("{}, then {plan}", self.summary),
-        }
+    pub(super) fn summary(&self, lowered: &Lowered) -> String {
+        let moments = match lowered.moments {
+            Some(_) => ", with moments for the norm",
+            None => "",
+        };
+        let statistics = lowered.has_statistics();
+        let statistics = statistics.then(|| "statistics of the norm".to_owned());
+        let kernels = statistics.into_iter().chain(lowered.epilogue_summary());
+        let kernels: Vec<String> = kernels.collect();
+        let separator = match lowered.producer {
+            _ if kernels.is_empty() => "",
+            Producer::Tensor => ": ",
+            _ => ", then ",
+        };
+        let kernels = kernels.join(", then ");
+        format!("{}{moments}{separator}{kernels}", self.summary)
     }
 }
 
 /// Every row, in order of preference.
-pub(super) const TABLE: [Row; 10] = [
+pub(super) static TABLE: [Row; 10] = [
     Row {
         name: "one-launch-2d",
         implements: "convolution, norm, scale, max_pool2d, clamp; `sm_90a`, 8 to 64 channels, 3x3 filters, width 128, height 10 to 133, pooling by 4",
         summary: "one launch on warpgroup MMA, a cluster for each sample",
+        pays: pays::always,
         can_implement: |row, region, form| {
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
             let pool = Pool::of(region, &form.epilogue)?;
@@ -78,7 +95,7 @@ pub(super) const TABLE: [Row; 10] = [
             )?;
             Ok(Lowered::without_moments(
                 Producer::OneLaunch2d(launch),
-                Plan::Pool(pool),
+                EpilogueKernels::Pool(pool),
             ))
         },
     },
@@ -86,6 +103,7 @@ pub(super) const TABLE: [Row; 10] = [
         name: "one-launch-3d",
         implements: "convolution, scale, norm of each channel, clamp, the same scale, max over the channels; 163 to 232 KB of shared memory a block, 3 to 16 channels, 3x3x3 filters, width 32, a sample of up to 17,160 words a plane, no weight and bias of the norm",
         summary: "one launch on tensor cores, a block or a cluster for each sample",
+        pays: pays::one_launch_3d,
         can_implement: |row, region, form| {
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
             let reduced = ReducedChannels::of(region, &form.epilogue)?;
@@ -103,14 +121,15 @@ pub(super) const TABLE: [Row; 10] = [
             )?;
             Ok(Lowered::without_moments(
                 Producer::OneLaunch3d(launch),
-                Plan::ReducedChannels(reduced),
+                EpilogueKernels::ReducedChannels(reduced),
             ))
         },
     },
     Row {
         name: "depthwise",
         implements: "a depthwise convolution with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and a residual; filters of up to 1,024 taps",
-        summary: "depthwise convolution with moments on FMA units",
+        summary: "depthwise convolution on FMA units",
+        pays: pays::depthwise,
         can_implement: |row, region, form| {
             let producer = |conv: &ConvGeometry, windows| {
                 DepthwiseGeometry::new(conv, windows).map(Producer::Depthwise)
@@ -131,7 +150,10 @@ pub(super) const TABLE: [Row; 10] = [
                     }
                     _ => producer(&conv, None)?,
                 };
-                return Ok(Lowered::without_moments(producer, Plan::Store(store)));
+                return Ok(Lowered::without_moments(
+                    producer,
+                    EpilogueKernels::Store(store),
+                ));
             }
             behind_moments(region, form, |conv, windows, _| producer(conv, windows))
         },
@@ -140,6 +162,7 @@ pub(super) const TABLE: [Row; 10] = [
         name: "gemm",
         implements: "in 16 bits or fast f32 (as tf32) from NHWC to NHWC, on `sm_90a`: a convolution of one group, output channels in whole vectors of 16 bytes, strides of up to 8, a padding of up to 16 and filters that reach over up to 32 elements, without a norm, perhaps with batch_norm and arithmetic with parameters, a clamp or leaky_relu; up to eight functions behind it, or silu or hardswish, a residual, and a clamp or leaky_relu",
         summary: "a matrix product of windows and filters on tensor cores",
+        pays: pays::gemm,
         can_implement: |row, region, form| {
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
             let store = Store::of(&form.epilogue)?;
@@ -156,7 +179,7 @@ pub(super) const TABLE: [Row; 10] = [
             // A copy of few channels takes the place of a reformat.
             let in_place = gemm.of_channels_first().filter(|_| region.is_reformatted);
             let producer = Producer::Gemm(in_place.unwrap_or(gemm));
-            let lowered = Lowered::without_moments(producer, Plan::Store(store));
+            let lowered = Lowered::without_moments(producer, EpilogueKernels::Store(store));
             let lowered = lowered.in_layout(region.input);
             Ok(match in_place {
                 Some(_) => lowered.reading(Layout::Nchw),
@@ -166,8 +189,9 @@ pub(super) const TABLE: [Row; 10] = [
     },
     Row {
         name: "direct-nhwc",
-        implements: "in 16 bits from NHWC to NHWC: a convolution alone, of one group, input channels in whole vectors of eight, at most 8 filters, at most 6,144 filter values in all, at most 32 multiply-adds per input value, samples of 64 pixels and more",
+        implements: "in 16 bits from NHWC to NHWC: a convolution alone, of one group, input channels in whole vectors of eight, at most 8 filters, at most 6,144 filter values in all",
         summary: "direct convolution of channels-last tensors on FMA units",
+        pays: pays::direct_nhwc,
         can_implement: |row, region, form| {
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
             if region.layers.len() > 1 {
@@ -175,13 +199,14 @@ pub(super) const TABLE: [Row; 10] = [
             }
             let geometry = few_filters(region, &conv_geometry(&conv)?, layer)?;
             let producer = Producer::DirectNhwc(geometry);
-            Ok(Lowered::without_moments(producer, Plan::Whole))
+            Ok(Lowered::without_moments(producer, EpilogueKernels::None))
         },
     },
     Row {
         name: "implicit-gemm",
-        implements: "a convolution of any shape and attribute whose halo tile fits shared memory: (a) with a norm and what `tensor` does after a norm; (b) without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them (exponentials where that is faster than a launch of their own, or a partition asks for it); (c) in 16 bits to NHWC, as (b), or with silu or hardswish, a residual, and a clamp or leaky_relu behind it; (d) from NCHW to NCHW on `sm_90a`, as (b), and at the end a pool of adjacent windows of 1, 2, 4 or 8 rows and columns, or a reduction over channels, space or both",
-        summary: "implicit GEMM on tensor cores, with moments where a norm follows",
+        implements: "a convolution of any shape and attribute whose halo tile fits shared memory: (a) with a norm and what `tensor` does after a norm; (b) without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them; (c) in 16 bits to NHWC, as (b), or with silu or hardswish, a residual, and a clamp or leaky_relu behind it; (d) from NCHW to NCHW on `sm_90a`, as (b), and at the end a pool of adjacent windows of 1, 2, 4 or 8 rows and columns, or a reduction over channels, space or both",
+        summary: "implicit GEMM on tensor cores",
+        pays: pays::implicit_gemm,
         can_implement: |row, region, form| {
             let of = region.of;
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
@@ -193,20 +218,22 @@ pub(super) const TABLE: [Row; 10] = [
             if form.epilogue.reduce.is_some() && form.epilogue.norm.is_none() {
                 let (gemm, store) = reduced::convolution(region, &conv, &form.epilogue)?;
                 let producer = Producer::ImplicitGemm(with_filters(gemm));
-                return Ok(Lowered::without_moments(producer, Plan::Store(store)));
+                return Ok(Lowered::without_moments(
+                    producer,
+                    EpilogueKernels::Store(store),
+                ));
             }
             if let Ok(store) = Store::of(&form.epilogue) {
-                let gemm = gemm_alone(region, &conv_geometry(&conv)?, strides, region.output)?;
-                let stores = match of.options.partition {
-                    Some(_) => gemm.can_store(&store.list, of.dtype),
-                    None => gemm.stores(&store.list, of.dtype) && !region.precedes_function(),
-                };
-                if store.list.is_empty() || stores {
-                    return Ok(Lowered::without_moments(
-                        Producer::ImplicitGemm(with_filters(gemm)),
-                        Plan::Store(store),
-                    ));
+                let gemm =
+                    gemm_without_norm(region, &conv_geometry(&conv)?, strides, region.output)?;
+                if !gemm.can_store(&store.list, of.dtype) {
+                    return Err(LIST);
                 }
+                let producer = Producer::ImplicitGemm(with_filters(gemm));
+                return Ok(Lowered::without_moments(
+                    producer,
+                    EpilogueKernels::Store(store),
+                ));
             }
             behind_moments(region, form, |conv, windows, row_channels| {
                 let rows = (windows, row_channels);
@@ -220,72 +247,66 @@ pub(super) const TABLE: [Row; 10] = [
         name: "direct",
         implements: "a convolution alone",
         summary: "direct convolution on FMA units",
-        can_implement: |row, region, form| match form.convolution {
-            Some(_) if region.layers.len() == 1 => {
-                Ok(Lowered::without_moments(Producer::Direct, Plan::Whole))
-            }
-            _ => Err(row.other_layers()),
+        pays: pays::always,
+        can_implement: |row, region, form| {
+            form.convolution.ok_or(row.other_layers())?;
+            let &[layer] = region.layers else {
+                return Err(row.other_layers());
+            };
+            let operator = Operator::of(&region.of.problem.steps[layer].problem);
+            let producer = Producer::Direct(operator.ok_or(row.other_layers())?);
+            Ok(Lowered::without_moments(producer, EpilogueKernels::None))
         },
     },
     Row {
         name: "transposed",
         implements: "a transposed convolution, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions (with exponentials, where that is faster than a launch of their own) and a residual; or, from NCHW to NCHW on `sm_90a`, with a pool of windows of whole strides side by side at the end",
-        summary: "convolutions of phases by the kernels of a convolution alone, which shuffle their results into rows of the output, and a launch that interleaves others",
+        summary: "convolutions of phases by the kernels of a convolution alone",
+        pays: pays::transposed,
         can_implement: |row, region, form| {
             let (_, problem) = form.transposed.ok_or(row.other_layers())?;
             if form.epilogue.reduce.is_some() {
                 let (transposed, store) = reduced::transposed(region, &problem, &form.epilogue)?;
                 let producer = Producer::Transposed(transposed);
-                return Ok(Lowered::without_moments(producer, Plan::Store(store)));
+                return Ok(Lowered::without_moments(
+                    producer,
+                    EpilogueKernels::Store(store),
+                ));
             }
-            let plan = Plan::Store(Store::of(&form.epilogue)?);
-            let transposed = transposed(region, &problem, plan.store_epilogue())?;
+            let epilogue = EpilogueKernels::Store(Store::of(&form.epilogue)?);
+            let transposed = transposed(region, &problem, epilogue.store_epilogue())?;
             let producer = Producer::Transposed(transposed);
-            Ok(Lowered::without_moments(producer, plan))
+            Ok(Lowered::without_moments(producer, epilogue))
         },
     },
     Row {
         name: "tensor",
         implements: "layers without a convolution: one by itself; a norm with scale or prelu, functions and residuals; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and a reduction over the channels as in problem 79; the last two without a norm; softmax or a layer norm of rows, perhaps arithmetic with parameters, up to eight functions and a residual behind it; functions and residuals",
-        summary: "kernels that read a tensor, after a launch for the statistics of a norm",
+        summary: "kernels that read a tensor",
+        pays: pays::tensor,
         can_implement: |_, region, form| {
-            let plan = epilogue::of_tensor(region, form)?;
-            let plan = Windows::of(region, &plan).map_or(plan, Plan::Windows);
-            let layout = match plan {
-                Plan::List(_) if region.is_dense_nhwc() => Layout::Nhwc,
-                Plan::Windows(_) => Layout::Nhwc,
-                Plan::Series(ref series) => series.layout,
-                Plan::Rows(ref rows) => rows.layout,
-                Plan::Shuffle(ref shuffle) => shuffle.layout,
-                Plan::Pad(ref padding) => padding.layout,
-                Plan::Gate(ref gate) => gate.layout(),
-                Plan::ChannelsLastNorm(_) => Layout::Nhwc,
-                _ => Layout::Nchw,
-            };
-            let reads = match plan {
-                // A tensor with one pixel has both layouts.
-                Plan::Pixels(_) => Layout::Nhwc,
-                _ => layout,
-            };
-            let lowered = Lowered::without_moments(Producer::Tensor, plan).in_layout(layout);
-            Ok(lowered.reading(reads))
+            let epilogue = epilogue::of_tensor(region, form)?;
+            let epilogue =
+                Windows::of(region, &epilogue).map_or(epilogue, EpilogueKernels::Windows);
+            Ok(Lowered::without_moments(Producer::Tensor, epilogue))
         },
     },
     Row {
         name: "folded",
         implements: "group_norm, scale",
-        summary: "kernels that read a tensor, after a launch for the statistics of a norm",
+        summary: "kernels that read a tensor",
+        pays: pays::always,
         can_implement: |row, region, form| match epilogue::of_tensor(region, form)? {
-            Plan::NormScale(map) => Ok(Lowered::without_moments(
+            EpilogueKernels::NormScale(of) => Ok(Lowered::without_moments(
                 Producer::Tensor,
-                Plan::FoldedScale(map),
+                EpilogueKernels::NormScale(of.folded()),
             )),
             _ => Err(row.other_layers()),
         },
     },
 ];
 
-/// Lowers a convolution with moments and the plan after its norm. `choose` returns the convolution's
+/// Lowers a convolution with moments and the epilogue after its norm. `choose` returns the convolution's
 /// configuration for the windows that it pools (if any) and the channels of a norm's row.
 fn behind_moments(
     region: &Region<'_>,
@@ -294,22 +315,22 @@ fn behind_moments(
 ) -> Result<Lowered, Refusal> {
     let expected = "a convolution, a norm";
     let (_, conv) = form.convolution.ok_or(Refusal::Layers { expected })?;
-    let mut plan = epilogue::with_norm(region, &form.epilogue)?;
+    let mut epilogue = epilogue::with_norm(region, &form.epilogue)?;
     let conv = conv_geometry(&conv)?;
-    let (_, norm) = plan.norm().ok_or(Refusal::Layers { expected })?;
+    let (_, norm) = epilogue.norm().ok_or(Refusal::Layers { expected })?;
     let geometry = norm_geometry(&norm)?;
     let row_channels = geometry.row_channels;
-    if let Plan::Pool(pool) = &mut plan
+    if let EpilogueKernels::Pool(pool) = &mut epilogue
         && let Some(windows) = pool.windows_side_by_side()
         && let Ok(producer) = choose(&conv, Some(windows), row_channels)
     {
         pool.in_producer = true;
-        let moments = moments(region, &producer, &plan, geometry);
-        return Ok(Lowered::with_moments(producer, plan, moments));
+        let moments = moments(region, &producer, &epilogue, geometry);
+        return Ok(Lowered::with_moments(producer, epilogue, moments));
     }
     let producer = choose(&conv, None, row_channels)?;
-    let moments = moments(region, &producer, &plan, geometry);
-    Ok(Lowered::with_moments(producer, plan, moments))
+    let moments = moments(region, &producer, &epilogue, geometry);
+    Ok(Lowered::with_moments(producer, epilogue, moments))
 }
 
 /// Returns the moments of a norm's row, and the launches that combine them. A few moments are combined by the
@@ -317,11 +338,11 @@ fn behind_moments(
 fn moments(
     region: &Region<'_>,
     producer: &Producer,
-    plan: &Plan,
+    epilogue: &EpilogueKernels,
     norm: NormGeometry,
 ) -> Option<RowMoments> {
-    let by_readers = match plan {
-        Plan::Map(_) => norm.apply(region.of.dtype.size() as u32).combined_moments(),
+    let by_readers = match epilogue {
+        EpilogueKernels::Map(_) => norm.apply(region.of.dtype.size() as u32).combined_moments(),
         _ => 1,
     };
     let count = producer.moments_of_row(norm.row_channels)?;

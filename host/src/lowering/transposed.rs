@@ -8,10 +8,10 @@ use launch_config::pointwise::OperandList;
 use launch_config::{KernelGeometry, Refusal};
 use op_spec::{ConvProblem, ConvTransposeProblem, Layout};
 
-use super::alone::{gemm_alone, matrix_product, pads_one_tap, pays_for_layout};
 use super::producer::conv_geometry;
 use super::reduced::LIST;
 use super::region::Region;
+use super::without_norm::{gemm_pays, gemm_without_norm, implicit_pays, matrix_product};
 use crate::device::DType;
 use crate::operators::conv_transpose::{ClassKernels, Transposed};
 use crate::operators::implicit_gemm::ImplicitGemm;
@@ -19,9 +19,9 @@ use crate::operators::implicit_gemm::ImplicitGemm;
 /// Returns the kernels of a transposed convolution. The convolution of each class runs by depthwise kernels
 /// where it is depthwise, else by a matrix product from NHWC to NHWC, else by an implicit GEMM where that
 /// pays, else by direct kernels; rows of the table are not asked. All classes read one layout and write one
-/// layout. Convolutions that write the output must apply `store`; otherwise the region is refused. The bits
-/// are those of separate launches, except for exponentials in fast f32, so a matrix product takes no list
-/// that it would not round.
+/// layout. The region is refused unless convolutions that write the output can apply `store`. The bits are
+/// those of separate launches, except for exponentials in fast f32, so a matrix product takes no list that it
+/// would not round.
 pub(super) fn transposed(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,
@@ -58,13 +58,12 @@ pub(super) fn transposed(
             return stored(transposed, region);
         }
     }
-    unreachable!("every kernel reads and writes NCHW")
+    Err(Refusal::Needs("kernels of one layout for all phases"))
 }
 
-/// Returns the kernels if they apply the store. Otherwise a separate launch for it is faster than a launch
-/// that also interleaves.
+/// Returns the kernels if they can apply the store.
 fn stored(transposed: Transposed, region: &Region<'_>) -> Result<Transposed, Refusal> {
-    match transposed.is_stored(region.of.dtype) {
+    match transposed.can_store(region.of.dtype) {
         true => Ok(transposed),
         false => Err(LIST),
     }
@@ -113,12 +112,11 @@ fn class_kernels(
     if output == Layout::Nhwc
         && (!has_list || region.of.dtype == DType::F32)
         && let Ok(gemm) = matrix_product(region, &conv, (list.has_residual(), has_list))
-        && !gemm.is_half_empty()
-        && !pads_one_tap(&gemm)
+        && gemm_pays(&gemm).is_ok()
     {
         return Ok(ClassKernels::Gemm(gemm));
     }
-    let gemm = gemm_alone(region, &conv, strides, output).ok();
-    let gemm = gemm.filter(|gemm| is_reformatted(gemm) || pays_for_layout(gemm));
+    let gemm = gemm_without_norm(region, &conv, strides, output).ok();
+    let gemm = gemm.filter(|gemm| is_reformatted(gemm) || implicit_pays(gemm).is_ok());
     Ok(gemm.map_or(ClassKernels::Direct, ClassKernels::ImplicitGemm))
 }

@@ -142,16 +142,16 @@ impl Explanation {
             dtype,
             orders: &vec![Order::Dense; 1 + graph.inputs().len()],
             given: &[],
+            read_as: &[],
             properties,
             options,
         };
-        Explanation::of_query(query, &vec![dtype; graph.parameters().len()])
+        Explanation::of_query(query)
     }
 
-    /// Explains a query with parameters that are stored as these element types, in the order of the graph's
-    /// table.
-    pub(super) fn of_query(query: Query<'_>, stored: &[DType]) -> Result<Explanation> {
-        let (chosen, program) = planned(query, stored)?;
+    /// Explains a query.
+    pub(super) fn of_query(query: Query<'_>) -> Result<Explanation> {
+        let (chosen, program) = planned(query)?;
         Ok(Explanation::new(query, chosen, &program))
     }
 
@@ -198,7 +198,7 @@ fn with_axes<R>(
     axes: &[usize],
     options: &Options,
     properties: &DeviceProperties,
-    f: impl FnOnce(Query<'_>, &[DType]) -> Result<R>,
+    f: impl FnOnce(Query<'_>) -> Result<R>,
 ) -> Result<R> {
     let mut orders = vec![Order::Dense; 1 + graph.inputs().len()];
     orders[0] = Order::of_axes(input, axes)?;
@@ -208,10 +208,11 @@ fn with_axes<R>(
         dtype,
         orders: &orders,
         given: &[],
+        read_as: &[],
         properties,
         options,
     };
-    f(query, &vec![dtype; graph.parameters().len()])
+    f(query)
 }
 
 /// Explains a first input of this shape on a device of these properties. It lies in memory as if its axes
@@ -246,8 +247,8 @@ pub fn launches_axes(
     options: &Options,
     properties: &DeviceProperties,
 ) -> Result<Vec<String>> {
-    let launches = |query: Query<'_>, stored: &[DType]| {
-        let (_, program) = planned(query, stored)?;
+    let launches = |query: Query<'_>| {
+        let (_, program) = planned(query)?;
         let steps = program.steps().iter();
         Ok(steps.map(|step| format!("{step:?}")).collect())
     };
@@ -255,14 +256,13 @@ pub fn launches_axes(
 }
 
 /// Chooses the regions of a query and builds their program, without parameters.
-fn planned(query: Query<'_>, stored: &[DType]) -> Result<(Vec<Chosen>, Program)> {
+fn planned(query: Query<'_>) -> Result<(Vec<Chosen>, Program)> {
     let device = Device::cpu();
-    for (parameter, &dtype) in query.graph.parameters().iter().zip(stored) {
-        device.bytes_of(&parameter.shape, dtype)?;
+    for (slot, parameter) in query.graph.parameters().iter().enumerate() {
+        device.bytes_of(&parameter.shape, query.parameter_dtype(slot))?;
     }
     let chosen = lowering::choose(query)?;
-    let source = Source::Absent(stored);
-    let program = program_of(query, &device, query.orders, source, &chosen)?;
+    let program = program_of(query, &device, query.orders, Source::Absent, &chosen)?;
     Ok((chosen, program))
 }
 

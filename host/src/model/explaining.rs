@@ -1,7 +1,7 @@
 //! The functions of models that explain which kernels run.
 
 use super::{Explanation, Model, Options};
-use crate::device::{DType, DeviceProperties, Order, Tensor};
+use crate::device::{DeviceProperties, Order};
 use crate::error::{Error, Result};
 
 impl Model {
@@ -64,9 +64,7 @@ impl Model {
     ) -> Result<Explanation> {
         let problem = self.graph().problem(input)?;
         let query = self.query(&problem, orders, options, properties);
-        let (_, tensors) = self.values();
-        let stored: Vec<DType> = tensors.iter().map(Tensor::dtype).collect();
-        Explanation::of_query(query, &stored)
+        Explanation::of_query(query)
     }
 }
 

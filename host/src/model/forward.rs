@@ -61,6 +61,8 @@ struct Shared {
     dtype: DType,
     /// The parameters on the device, in the order of the graph's table.
     tensors: Vec<Tensor>,
+    /// The element types of these tensors.
+    dtypes: Vec<DType>,
     /// Parameters in the prepared forms that fused kernels read.
     preparations: Preparations,
     programs: Programs,
@@ -115,6 +117,7 @@ impl Model {
             graph: graph.clone(),
             parameters,
             dtype,
+            dtypes: tensors.iter().map(Tensor::dtype).collect(),
             tensors,
             preparations: Preparations::default(),
             programs: Programs::default(),
@@ -328,9 +331,15 @@ impl Model {
             dtype: self.shared.dtype,
             orders,
             given: &[],
+            read_as: &self.shared.dtypes,
             properties,
             options,
         }
+    }
+
+    /// Returns the element types of the parameters on the device.
+    pub(super) fn parameter_dtypes(&self) -> &[DType] {
+        &self.shared.dtypes
     }
 
     /// Returns the parameters on the host, if they are there, and on the device.

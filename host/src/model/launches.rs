@@ -9,7 +9,7 @@ use op_spec::graph::{Graph, GraphProblem};
 #[cfg(doc)]
 use super::Model;
 use super::inputs::{Inputs, orders};
-use super::programs::{Source, program_of, renewed_parameters};
+use super::programs::{Source, kernel_dtypes, program_of, renewed_parameters};
 use super::{Explanation, Options};
 use crate::device::raw::RawPointer;
 use crate::device::{DType, Device, Order, Stream, Tensor};
@@ -86,6 +86,8 @@ pub struct Launches {
     orders: Vec<Order>,
     /// The element types and orders of the parameters passed to each run.
     given: Vec<(DType, Order)>,
+    /// The element types in which kernels read the parameters.
+    read_as: Vec<DType>,
     /// The indices in the graph's table of the parameters that each run renews.
     renewed: Vec<usize>,
     runs: Runs,
@@ -166,6 +168,8 @@ impl Launches {
             Ok((tensor.dtype(), tensor.order()?))
         });
         let given = given.collect::<Result<Vec<_>>>()?;
+        let stored: Vec<DType> = given.iter().map(|(dtype, _)| *dtype).collect();
+        let read_as = kernel_dtypes(graph, &stored, dtype);
         let problem = graph.problem(inputs[0].shape())?;
         let runs = if device.is_cpu() {
             Runs::Backend(Backend::of(graph, &inputs, parameters, dtype))
@@ -177,6 +181,7 @@ impl Launches {
                 dtype,
                 orders: &orders,
                 given: &given,
+                read_as: &read_as,
                 properties: &properties,
                 options,
             };
@@ -191,6 +196,7 @@ impl Launches {
             dtype,
             options: options.clone(),
             given,
+            read_as,
             renewed: renewed_parameters(graph, &problem),
             runs,
             streams: Mutex::default(),
@@ -378,6 +384,7 @@ impl Launches {
             dtype: self.dtype,
             orders: &self.orders,
             given: &self.given,
+            read_as: &self.read_as,
             properties: &self.device.properties(),
             options: &self.options,
         };

@@ -22,9 +22,8 @@ pub(super) enum Source<'a> {
     },
     /// Each run gets the parameters after its inputs, and prepares them.
     Given,
-    /// There are no parameters, because the program is only explained. Only the element types are known, in
-    /// the order of the graph's table.
-    Absent(&'a [DType]),
+    /// There are no parameters, because the program is only explained.
+    Absent,
 }
 
 impl Source<'_> {
@@ -41,10 +40,12 @@ impl Source<'_> {
                 let tensors = tensors.iter();
                 return Ok(tensors.map(|tensor| program.parameter(tensor)).collect());
             }
-            Source::Absent(stored) => {
-                let each = of.graph.parameters().iter().zip(stored);
+            Source::Absent => {
+                let each = of.graph.parameters().iter().enumerate();
+                let each =
+                    each.map(|(slot, parameter)| (&parameter.shape, of.parameter_dtype(slot)));
                 return each
-                    .map(|(parameter, &dtype)| program.absent(&parameter.shape, dtype))
+                    .map(|(shape, dtype)| program.absent(shape, dtype))
                     .collect();
             }
             Source::Given => {}
@@ -54,11 +55,10 @@ impl Source<'_> {
             .filter_map(|region| region.given_in_place(of))
             .collect();
         let table = of.graph.parameters().iter().enumerate();
-        let stored: Vec<DType> = of.given.iter().map(|(dtype, _)| *dtype).collect();
-        let wanted = kernel_dtypes(of.graph, &stored, of.dtype);
-        let each = table.zip(of.given).zip(wanted);
-        each.map(|(((slot, parameter), (dtype, order)), wanted)| {
+        let each = table.zip(of.given);
+        each.map(|((slot, parameter), (dtype, order))| {
             let (name, shape) = (Some(&*parameter.name), &parameter.shape);
+            let wanted = of.parameter_dtype(slot);
             match in_place.contains(&slot) {
                 true => program.input_as_it_lies(name, shape, *dtype, order),
                 false => program.input_as(name, shape, *dtype, order, wanted),
@@ -103,7 +103,7 @@ pub(super) fn program_of(
 ) -> Result<Program> {
     let (input, dtype) = (query.problem.input_shape(), query.dtype);
     let mut program = match parameters {
-        Source::Absent(_) => ProgramBuilder::explained(device),
+        Source::Absent => ProgramBuilder::explained(device),
         Source::Kept { .. } | Source::Given => ProgramBuilder::new(device),
     };
     let x = program.input_as_it_lies(None, input, dtype, &orders[0])?;
@@ -125,7 +125,7 @@ pub(super) fn program_of(
     let none = Preparations::default();
     let preparations = match parameters {
         Source::Kept { preparations, .. } => preparations,
-        Source::Given | Source::Absent(_) => &none,
+        Source::Given | Source::Absent => &none,
     };
     let mut appending = Appending {
         program: &mut program,
@@ -151,7 +151,7 @@ pub(super) fn program_of(
         let renewed = slots.map(|slot| program.renewed(values[slot]));
         outputs.extend(renewed.map(|new| new.expect("a norm renews it")));
     }
-    let will_run = !matches!(parameters, Source::Absent(_));
+    let will_run = !matches!(parameters, Source::Absent);
     for region in chosen.iter().filter(|_| will_run) {
         let (layers, kernels) = (&*region.facts.layers, region.facts.kernels);
         tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");

@@ -163,9 +163,7 @@ fn fold(
     problem: &ArithmeticProblem,
 ) -> Result<Folded> {
     let geometry = ArithmeticFold::of(problem, before.is_some())?;
-    // The plan names the kernel for the tensors' type; parameters passed to each run may be f32.
-    let (_, shape) = program.next(&FOLD_ARITHMETIC);
-    let kernel = FOLD_ARITHMETIC.instance(&[program.dtype(other).label()])?;
+    let (kernel, shape) = program.next(&FOLD_ARITHMETIC);
     let gain = program.tensor(&[geometry.channels as usize], DType::F32)?;
     let shift = program.tensor_like(gain)?;
     let [from_gain, from_shift] = [before.map(|of| of.gain), before.map(|of| of.shift)];

@@ -173,9 +173,7 @@ fn fold(
     problem: &BatchNormProblem,
 ) -> Result<Folded> {
     let geometry = FoldGeometry::of(problem)?;
-    // The plan names the kernel for the tensors' type; parameters passed to each run may be f32.
-    let (_, shape) = program.next(&FOLD_BATCH_NORM);
-    let kernel = FOLD_BATCH_NORM.instance(&[program.dtype(of.mean).label()])?;
+    let (kernel, shape) = program.next(&FOLD_BATCH_NORM);
     let gain = program.tensor(&[problem.shape.c], DType::F32)?;
     let shift = program.tensor_like(gain)?;
     let arguments = (

@@ -40,15 +40,6 @@ struct PlannedClass {
     kernels: ClassKernels,
 }
 
-/// Returns the first class that already reformats the input as this implicit GEMM needs it.
-fn reformatted_by(classes: &[PlannedClass], gemm: &ImplicitGemm) -> Option<usize> {
-    let reformats = |planned: &&PlannedClass| match &planned.kernels {
-        ClassKernels::ImplicitGemm(first) => gemm.reformats_as(first),
-        _ => false,
-    };
-    classes.iter().position(|planned| reformats(&planned))
-}
-
 /// A transposed convolution with all decisions about its launches.
 #[derive(Debug)]
 pub(crate) struct Transposed {
@@ -87,7 +78,12 @@ impl Transposed {
         let mut classes: Vec<PlannedClass> = Vec::new();
         for class in geometry.classes() {
             let convolution = class.convolution(&geometry, problem).map_err(limit)?;
-            let is_reformatted = |gemm: &ImplicitGemm| reformatted_by(&classes, gemm).is_some();
+            let is_reformatted = |gemm: &ImplicitGemm| {
+                classes.iter().any(|earlier| match &earlier.kernels {
+                    ClassKernels::ImplicitGemm(earlier) => gemm.reformats_as(earlier),
+                    _ => false,
+                })
+            };
             let kernels = choose(&convolution, &is_reformatted)?;
             classes.push(PlannedClass {
                 number: class.number,
@@ -112,7 +108,7 @@ impl Transposed {
 
     /// Returns the classes with implicit GEMMs that shuffle their results into an NCHW output. `None` if
     /// `choose` returns no GEMM for one of them, or if they read different layouts.
-    /// [`is_stored`](Self::is_stored) tells whether they store results through `store`.
+    /// [`can_store`](Self::can_store) tells whether they can store results through `store`.
     pub(crate) fn shuffled(
         problem: &ConvTransposeProblem<3>,
         store: (Epilogue, OperandList),
@@ -152,7 +148,7 @@ impl Transposed {
     ) -> Option<Self> {
         let [reads, writes] = [gemm.reads(), gemm.writes()];
         let kernels = ClassKernels::ImplicitGemm(gemm);
-        kernels.take(&store, dtype).then_some(())?;
+        kernels.can_store(&store, dtype).then_some(())?;
         Some(Self {
             problem: *problem,
             geometry: problem.geometry().ok()?,
@@ -169,9 +165,9 @@ impl Transposed {
         })
     }
 
-    /// Whether the launches apply `store` to outputs of `dtype`: the interleaving launch, or all
+    /// Whether the launches can apply `store` to outputs of `dtype`: the interleaving launch, or all
     /// convolutions.
-    pub(crate) fn is_stored(&self, dtype: DType) -> bool {
+    pub(crate) fn can_store(&self, dtype: DType) -> bool {
         if self.interleaves {
             return true;
         }
@@ -181,8 +177,19 @@ impl Transposed {
         let row_bytes = self.problem.output[2] * dtype.size();
         let has_vectors = row_bytes.is_multiple_of(K_VECTOR_BYTES as usize);
         let mut classes = self.classes.iter();
-        classes.all(|class| class.kernels.take(&self.store, dtype))
+        classes.all(|class| class.kernels.can_store(&self.store, dtype))
             && (!self.is_shuffled() || !needs_vectors || has_vectors)
+    }
+
+    /// Whether the launches apply `store` faster than a launch for it, where they can.
+    pub(crate) fn stores(&self, dtype: DType) -> bool {
+        let (_, list) = &self.store;
+        let mut classes = self.classes.iter();
+        self.interleaves
+            || classes.all(|class| match &class.kernels {
+                ClassKernels::ImplicitGemm(gemm) => gemm.stores(list, dtype),
+                _ => true,
+            })
     }
 
     /// Whether each class's convolution writes its own elements of the output.
@@ -202,18 +209,21 @@ impl Transposed {
         }
     }
 
-    /// Plans the launches, and the preparations of each class's filters.
-    pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
+    /// Plans the launches, and the preparations of each class's filters. `is_reformatted` tells whether an
+    /// earlier launch, perhaps of another class, has reformatted the input as an implicit GEMM needs it.
+    pub(crate) fn plan(
+        &self,
+        plan: &mut LaunchPlan,
+        dtype: DType,
+        mut is_reformatted: impl FnMut(&ImplicitGemm) -> bool,
+    ) -> Result<()> {
         let labels = [dtype.label()];
-        for (index, planned) in self.classes.iter().enumerate() {
+        for planned in &self.classes {
             plan.preparation(&CONV_TRANSPOSE_FILTERS, &labels, planned.filters.shape())?;
             match &planned.kernels {
                 ClassKernels::Gemm(gemm) => gemm::plan(plan, dtype, gemm)?,
                 ClassKernels::ImplicitGemm(gemm) => {
-                    match reformatted_by(&self.classes[..index], gemm) {
-                        Some(_) => gemm.plan_product(plan, dtype)?,
-                        None => gemm.plan(plan, dtype)?,
-                    }
+                    gemm.plan(plan, dtype, is_reformatted(gemm))?;
                 }
                 ClassKernels::Depthwise(geometry) => {
                     depthwise::plan(plan, dtype, geometry, self.class_store() != NO_STORE)?;
@@ -313,9 +323,8 @@ pub(crate) fn append(
         preparations,
         ..
     } = *parameters;
-    let (mut results, mut reformatted) = ([None; MAX_CLASSES], [None; MAX_CLASSES]);
-    let mut y = None;
-    for (index, planned) in transposed.classes.iter().enumerate() {
+    let (mut results, mut y) = ([None; MAX_CLASSES], None);
+    for planned in &transposed.classes {
         let (number, g) = (planned.number, planned.filters);
         let [weight, bias] = prepare(program, preparations, layer, filters, (number, g))?;
         let parameters = ConvolutionParameters {
@@ -341,21 +350,9 @@ pub(crate) fn append(
                 gemm::append(program, x, &parameters, None, gemm, store, y)?
             }
             ClassKernels::ImplicitGemm(gemm) => {
-                let input = match reformatted_by(&transposed.classes[..index], gemm) {
-                    Some(first) => reformatted[first],
-                    None => implicit_gemm::reformat(program, x, gemm)?,
-                };
-                reformatted[index] = input;
                 // All convolutions shuffle their results into one output.
-                let y = match y.filter(|_| !interleaves) {
-                    Some(y) => y,
-                    None => {
-                        let order = Order::of_layout(shape, gemm.writes())?;
-                        program.tensor_as(shape, dtype, order)?
-                    }
-                };
-                let x = (x, input);
-                implicit_gemm::append_product(program, x, &parameters, gemm, store, y)?.y
+                let y = (shape, y.filter(|_| !interleaves));
+                implicit_gemm::append(program, x, &parameters, gemm, store, y)?.y
             }
             ClassKernels::Depthwise(geometry) => {
                 depthwise::append(program, x, &parameters, geometry, store, shape)?.y

@@ -5,6 +5,7 @@ use cuda_std::{Family, KernelArgs};
 use launch_config::AffineType;
 use op_spec::Layout;
 
+use super::Operator;
 use crate::cpu;
 use crate::device::{DType, Tensor};
 use crate::error::Result;
@@ -30,6 +31,9 @@ pub(super) unsafe fn compute<A: KernelArgs>(
 
 /// Runs a single operator with its parameters (named for errors) in PyTorch's order. `problem` belongs to `x`
 /// and the parameters. Refuses parameters on another device than `x`, or of another element type.
+///
+/// # Panics
+/// If no kernels compute the operator by itself: a bug of a function of [`ops`](crate::ops).
 pub(crate) fn single(
     operator: &'static str,
     x: &Tensor,
@@ -50,9 +54,10 @@ pub(crate) fn single(
     let values = parameters.each_ref();
     let values = values.map(|tensor| program.optional_parameter(tensor.as_ref()));
     let mut plan = LaunchPlan::default();
-    super::plan(&mut plan, x.dtype(), &problem)?;
+    let kernels = Operator::of(&problem).expect("the operator has kernels of its own");
+    kernels.plan(&mut plan, x.dtype())?;
     program.plan(&plan);
-    let output = super::append(&mut program, input, &problem, values)?;
+    let output = kernels.append(&mut program, input, values)?;
     let program = program.finish(&[output]);
     Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 
+use super::Operator;
 use super::launching::{compute, single};
 use super::reduction::Steps;
 use cuda_std::Family;
@@ -16,7 +17,6 @@ use op_spec::Layout;
 
 use crate::device::{DType, Order, Tensor};
 use crate::error::Result;
-use crate::graph::LayerProblem;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 
@@ -184,15 +184,33 @@ pub fn adaptive_avg_pool3d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<3>) -> Result<
     )
 }
 
+/// The kernels of a pool.
+enum Kernels {
+    /// Averages of whole planes are row reductions.
+    Planes(Steps),
+    Overlapping(OverlappingGeometry),
+    Windows(WindowGeometry),
+}
+
+impl Kernels {
+    fn of(problem: &PoolProblem, dtype: DType) -> Result<Self> {
+        if let Some(divisor) = problem.of_whole_planes() {
+            let elements = problem.input.iter().product::<usize>() as u64;
+            let planes = (problem.n * problem.c) as u64;
+            let steps = Steps::of_rows(planes, elements, divisor as f32, dtype);
+            return Ok(Self::Planes(steps));
+        }
+        let windows = problem.geometry()?;
+        Ok(OverlappingGeometry::new(&windows).map_or(Self::Windows(windows), Self::Overlapping))
+    }
+}
+
 /// Plans the launches of a pool.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &PoolProblem) -> Result<()> {
-    if let Some(divisor) = problem.of_whole_planes() {
-        return of_planes(problem, divisor, dtype).plan(plan);
-    }
-    let windows = problem.geometry()?;
-    match OverlappingGeometry::new(&windows) {
-        Some(overlapping) => plan_overlapping(plan, dtype, &overlapping),
-        None => plan.launch(&POOL, &[dtype.label()], windows.shape()),
+    match Kernels::of(problem, dtype)? {
+        Kernels::Planes(steps) => steps.plan(plan),
+        Kernels::Overlapping(overlapping) => plan_overlapping(plan, dtype, &overlapping),
+        Kernels::Windows(windows) => plan.launch(&POOL, &[dtype.label()], windows.shape()),
     }
 }
 
@@ -229,50 +247,34 @@ pub(super) unsafe fn append_overlapping(
     unsafe { compute(program, overlapping_family(&of), y, (x, y, of)) }
 }
 
-/// Returns the reduction that averages whole planes.
-fn of_planes(problem: &PoolProblem, divisor: f64, dtype: DType) -> Steps {
-    let elements = problem.input.iter().product::<usize>();
-    let planes = (problem.n * problem.c) as u64;
-    Steps::of_rows(planes, elements as u64, divisor as f32, dtype)
-}
-
-/// Appends a pool to a program. Windows take one launch; averages of whole planes are row reductions.
+/// Appends a pool to a program.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     problem: &PoolProblem,
 ) -> Result<Value> {
-    let output = problem.output_shape();
-    if let Some(divisor) = problem.of_whole_planes() {
-        let steps = of_planes(problem, divisor, program.dtype(x));
-        return steps.append(program, x, &output);
-    }
-    let y = program.tensor(&output, program.dtype(x))?;
-    let geometry = problem.geometry()?;
-    let overlapping = OverlappingGeometry::new(&geometry);
-    // SAFETY: `x` and `y` have the problem's input and output shapes.
-    Ok(unsafe {
-        match overlapping {
-            Some(of) => append_overlapping(program, [x, y], of),
-            None => compute(program, &POOL, y, (x, y, geometry)),
+    let (output, dtype) = (problem.output_shape(), program.dtype(x));
+    match Kernels::of(problem, dtype)? {
+        Kernels::Planes(steps) => steps.append(program, x, &output),
+        Kernels::Overlapping(of) => {
+            let y = program.tensor(&output, dtype)?;
+            // SAFETY: `x` and `y` have the problem's input and output shapes.
+            Ok(unsafe { append_overlapping(program, [x, y], of) })
         }
-    })
+        Kernels::Windows(windows) => {
+            let y = program.tensor(&output, dtype)?;
+            // SAFETY: `x` and `y` have the problem's input and output shapes.
+            Ok(unsafe { compute(program, &POOL, y, (x, y, windows)) })
+        }
+    }
 }
 
 /// Returns the windows of a channels-last pool, if there is a kernel for them. Averages of whole planes are
 /// excluded, because their kernels add in another order.
-pub(crate) fn nhwc_windows(problem: &LayerProblem) -> Option<NhwcWindowGeometry> {
-    let of_any = |pool: &PoolProblem| match pool.of_whole_planes() {
-        None => Some((pool.geometry().ok()?, pool.c)),
-        Some(_) => None,
-    };
-    let (windows, channels) = match problem {
-        LayerProblem::MaxPool2d(pool) => {
-            (WindowGeometry::of_images(&pool.geometry().ok()?), pool.c)
-        }
-        LayerProblem::MaxPool3d(of) => of_any(&of.pool)?,
-        LayerProblem::AvgPool2d(of) => of_any(&of.pool)?,
-        LayerProblem::AvgPool3d(of) => of_any(&of.pool)?,
+pub(crate) fn nhwc_windows(operator: &Operator) -> Option<NhwcWindowGeometry> {
+    let (windows, channels) = match operator {
+        Operator::MaxPool2d(pool) => (WindowGeometry::of_images(&pool.geometry().ok()?), pool.c),
+        Operator::Pool(pool) if pool.of_whole_planes().is_none() => (pool.geometry().ok()?, pool.c),
         _ => return None,
     };
     NhwcWindowGeometry::new(&windows, u32::try_from(channels).ok()?).ok()

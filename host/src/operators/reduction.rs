@@ -13,10 +13,10 @@ use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::reduction_nhwc::{PixelOperation, ReductionNhwcGeometry};
 use launch_config::row_reduction::RowGeometry;
 
+use super::Operator;
 use super::launching::{compute, single};
 use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::graph::LayerProblem;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{Pass, ReductionOp, ReductionProblem, ReductionSpec};
 
@@ -142,21 +142,20 @@ impl Steps {
         }
     }
 
-    /// Returns the steps of a layer that reduces all pixels of each channel of a channels-last tensor, if
+    /// Returns the steps of an operator that reduces all pixels of each channel of a channels-last tensor, if
     /// there are kernels.
     pub(crate) fn of_channels_last(
-        problem: &LayerProblem,
+        operator: &Operator,
         input: &[usize],
         dtype: DType,
     ) -> Option<Self> {
-        let (operation, divisor) = match problem {
-            LayerProblem::Reduction(of) if of.axes().eq(2..input.len()) => {
+        let (operation, divisor) = match operator {
+            Operator::Reduction(of) if of.axes().eq(2..input.len()) => {
                 (of.operation, of.count as f64)
             }
-            LayerProblem::AvgPool2d(of) => (ReductionOp::Mean, of.pool.of_whole_planes()?),
-            LayerProblem::AvgPool3d(of) => (ReductionOp::Mean, of.pool.of_whole_planes()?),
-            LayerProblem::AdaptiveAvgPool2d(of) => (ReductionOp::Mean, of.pool.of_whole_planes()?),
-            LayerProblem::AdaptiveAvgPool3d(of) => (ReductionOp::Mean, of.pool.of_whole_planes()?),
+            Operator::Pool(pool) | Operator::AdaptivePool(pool) => {
+                (ReductionOp::Mean, pool.of_whole_planes()?)
+            }
             _ => return None,
         };
         Self::of_pixels(input, operation, divisor as f32, dtype)

@@ -350,7 +350,7 @@ impl ProgramBuilder {
         for (facts, offset) in self.values.iter_mut().zip(offsets) {
             match (&mut facts.place, facts.life) {
                 (Place::Workspace(place), _) => *place = offset,
-                (Place::Parameter(index), Some(_)) => {
+                (Place::Parameter(index), Some(_)) if !self.is_explained => {
                     parameters.push(self.parameters[*index].clone());
                     *index = parameters.len() - 1;
                 }

@@ -76,12 +76,10 @@ enum Place {
     Input(usize),
     /// The run's output of this index.
     Output(usize),
-    /// The program's parameter of this index.
+    /// The program's parameter of this index. A program that is only explained has no parameters.
     Parameter(usize),
     /// This byte offset in the workspace.
     Workspace(u64),
-    /// A parameter of a program that is only explained.
-    Absent,
 }
 
 /// A list of launches with their parameters. Runs need inputs, outputs and a workspace.
@@ -334,7 +332,6 @@ impl Program {
                 workspace.output::<u8>().wrapping_add(offset as usize)
             }
             (Place::Workspace(_), None) => std::ptr::null_mut(),
-            (Place::Absent, _) => unreachable!("{EXPLAINED}"),
         };
         let mut addresses: Vec<*mut u8> = self.values.iter().map(address).collect();
         let mut apart = Vec::new();
@@ -391,9 +388,6 @@ pub(crate) fn expect_output(
         Order::Strided { .. } => tensor.must_lie(order, (operator, "output")),
     }
 }
-
-/// The reason why a program with absent parameters cannot run.
-const EXPLAINED: &str = "what is explained is not kept, and nobody can run it";
 
 /// Prepares reads of tensors by later work of `stream`.
 fn open<'a>(

@@ -1,7 +1,7 @@
 //! Runs over memory that the caller passes by address.
 
 use super::concurrent::{Access, launch_side_by_side};
-use super::{EXPLAINED, Place, Program, Step, ValueFacts};
+use super::{Place, Program, Step, ValueFacts};
 use crate::device::Stream;
 use crate::device::raw::RawPointer;
 use crate::error::Result;
@@ -35,7 +35,6 @@ impl Program {
             Place::Parameter(index) => self.parameters[index].reading().pointer::<u8>().cast_mut(),
             Place::Output(index) => outputs[index].cast(),
             Place::Workspace(offset) => workspace.cast::<u8>().wrapping_add(offset as usize),
-            Place::Absent => unreachable!("{EXPLAINED}"),
         };
         let addresses: Vec<*mut u8> = self.values.iter().map(address).collect();
         let launch = |step: &Step, stream: &Stream| {

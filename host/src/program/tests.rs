@@ -7,7 +7,7 @@ use super::*;
 use crate::device::Device;
 use crate::graph::LayerProblem;
 use crate::operators::pointwise::ListStep;
-use crate::operators::{self, pointwise, scale};
+use crate::operators::{Operator, pointwise, scale};
 use crate::spec::{ClampSpec, PointwiseSpec, ScaleSpec};
 
 const LEN: usize = 1000;
@@ -15,7 +15,8 @@ const LEN: usize = 1000;
 /// Plans the launches of an operator.
 fn plan(problem: LayerProblem) -> LaunchPlan {
     let mut plan = LaunchPlan::default();
-    operators::plan(&mut plan, DType::F32, &problem).unwrap();
+    let operator = Operator::of(&problem).unwrap();
+    operator.plan(&mut plan, DType::F32).unwrap();
     plan
 }
 

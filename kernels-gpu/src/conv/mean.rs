@@ -16,7 +16,7 @@ use launch_config::conv_mean::{
     BLOCK_THREADS, ConvMeanGeometry, MAX_AXIS_TAPS, MIN_BLOCKS, Positions, TapSumsGeometry,
 };
 
-use crate::parts::index::div_rem;
+use crate::parts::index::{div_rem, div_rem_u64};
 use crate::parts::unroll::unroll;
 
 /// Warps of a block.
@@ -181,8 +181,8 @@ pub unsafe fn conv_mean<T: Storage>(
     if output >= g.samples * channels as u64 {
         return;
     }
-    let sample = output / channels as u64;
-    let channel = (output - sample * channels as u64) as u32;
+    let (sample, channel) = div_rem_u64(output, channels as u64);
+    let channel = channel as u32;
     let (group, of_group) = div_rem(channel, g.group_k);
     let of_filter = g.group_c * g.taps;
     let elements = channels as usize * of_filter as usize;

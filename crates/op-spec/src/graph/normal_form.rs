@@ -295,7 +295,7 @@ impl NormalForm {
                     Part::Normalised => epilogue.affine.push((index, problem)),
                     Part::Mapped => epilogue.list.push(scale),
                     Part::Reduced => epilogue.after.push(scale),
-                    Part::ByItself => unreachable!("refused above"),
+                    Part::ByItself => return Err(refuse(BY_THEMSELVES)),
                 }
                 Ok(part)
             }

@@ -1,12 +1,16 @@
 //! Parameters of norms, and parameters that are folded into a gain and a shift for each channel.
 
+use launch_config::KernelGeometry;
 use op_spec::BatchNormProblem;
 use op_spec::graph::{ChannelAffine, LayerProblem};
 
+use super::super::epilogue::{NormScale, NormScaleKernels};
 use super::Appending;
 use crate::error::Result;
 use crate::operators::batch_norm::{self, Folded, OfBatch, Statistics};
-use crate::operators::{Affine, arithmetic};
+use crate::operators::fused::group_norm_scale_pointwise::{self, Tail};
+use crate::operators::fused::{fold_scale, group_norm_scale};
+use crate::operators::{Affine, arithmetic, group_norm};
 use crate::program::Value;
 
 impl<'a> Appending<'a> {
@@ -74,5 +78,31 @@ impl<'a> Appending<'a> {
         let statistics = self.running(layer);
         let (program, preparations) = (&mut *self.program, self.preparations);
         batch_norm::folded(program, preparations, layer, statistics, problem)
+    }
+
+    /// Appends a norm and a scale.
+    pub(super) fn norm_scale(&mut self, x: Value, of: &NormScale) -> Result<Value> {
+        let (layer, mut norm) = of.norm;
+        let (affine, scale) = (self.affine(layer), self.first(of.scale));
+        let (program, preparations) = (&mut *self.program, self.preparations);
+        match of.by {
+            NormScaleKernels::Resident(_) => {
+                group_norm_scale::append_resident(program, x, affine, scale, norm.geometry()?)
+            }
+            NormScaleKernels::Separate => {
+                let scale = Some(scale);
+                let tail = Tail {
+                    scale,
+                    ..Tail::NONE
+                };
+                group_norm_scale_pointwise::append(program, x, affine, norm.geometry()?, tail)
+            }
+            NormScaleKernels::Folded => {
+                let affine = fold_scale(program, preparations, layer, affine, scale)?;
+                // The folded norm always has weight and bias.
+                (norm.weight, norm.bias) = (true, true);
+                group_norm::append(program, x, affine, norm.geometry()?)
+            }
+        }
     }
 }

@@ -60,6 +60,7 @@ fn chosen(
         dtype,
         orders: &[Order::Dense],
         given: &[],
+        read_as: &[],
         properties,
         options,
     })

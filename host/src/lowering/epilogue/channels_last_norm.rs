@@ -1,4 +1,4 @@
-//! The plan of a norm of a channels-last tensor.
+//! The kernels of a norm of a channels-last tensor.
 
 use launch_config::Refusal;
 use op_spec::graph::{ChannelAffine, Epilogue, Pointwise};
@@ -22,7 +22,7 @@ pub(in crate::lowering) struct ChannelsLastNorm {
 }
 
 impl ChannelsLastNorm {
-    /// The plan for a form, if it is of this kind and input and output are NHWC.
+    /// The kernels for a form, if it is of this kind and input and output are NHWC.
     pub(in crate::lowering) fn of(region: &Region<'_>, form: &Epilogue) -> Option<Self> {
         let lies_so = region.is_dense_nhwc() && region.output == Layout::Nhwc;
         if !lies_so {
@@ -40,7 +40,7 @@ impl ChannelsLastNorm {
         })
     }
 
-    /// The plan for a batch norm with running statistics, and functions and residuals behind it.
+    /// The kernels for a batch norm with running statistics, and functions and residuals behind it.
     fn running(form: &Epilogue) -> Option<Self> {
         let [
             (layer, Pointwise::Affine(ChannelAffine::BatchNorm(problem))),

@@ -1,4 +1,4 @@
-//! Plans of gates.
+//! The kernels of gates.
 
 use launch_config::gate::GateGeometry;
 use op_spec::graph::{ByItself, NormalForm};
@@ -17,7 +17,7 @@ pub(in crate::lowering) struct Gate {
 }
 
 impl Gate {
-    /// The plan for a form, if it is of this kind.
+    /// The kernels for a form, if it is of this kind.
     pub(in crate::lowering) fn of(region: &Region<'_>, form: &NormalForm) -> Option<Gate> {
         let (layer, ByItself::Gate(problem)) = form.by_itself? else {
             return None;

@@ -1,4 +1,4 @@
-//! The plan of padding as a layer.
+//! The kernels of padding as a layer.
 
 use launch_config::Refusal;
 use launch_config::pad::PadGeometry;
@@ -18,7 +18,7 @@ pub(in crate::lowering) struct Padding {
 }
 
 impl Padding {
-    /// The plan for a form, if it is of this kind.
+    /// The kernels for a form, if it is of this kind.
     pub(in crate::lowering) fn of(
         region: &Region<'_>,
         form: &NormalForm,

@@ -1,4 +1,4 @@
-//! Plans of epilogues that pool.
+//! The kernels of epilogues that pool.
 
 use launch_config::KernelGeometry;
 use launch_config::Refusal;
@@ -6,11 +6,12 @@ use launch_config::elementwise::Bounds;
 use launch_config::pool::NhwcWindowGeometry;
 use launch_config::upsample::UpsampleGeometry;
 use op_spec::PointwiseProblem;
-use op_spec::graph::{Epilogue, LayerProblem, Pointwise, Reduction};
+use op_spec::graph::{Epilogue, Pointwise, Reduction};
 
 use super::channels_last_norm::launches_of;
-use super::{Plan, at_most_one, functions};
+use super::{EpilogueKernels, at_most_one, functions};
 use crate::lowering::region::Region;
+use crate::operators::Operator;
 use crate::operators::pool::nhwc_windows;
 use crate::spec::{ClampProblem, GroupNormProblem, MaxPool2dProblem};
 
@@ -68,7 +69,7 @@ impl Pool {
     pub(in crate::lowering) fn is_apart_in_nhwc(&self) -> bool {
         let norm = self.norm.and_then(|(_, norm)| launches_of(&norm));
         let is_plain = self.factors.is_none() && !self.in_producer;
-        is_plain && norm.is_some() && nhwc_windows(&LayerProblem::MaxPool2d(self.pool)).is_some()
+        is_plain && norm.is_some() && nhwc_windows(&Operator::MaxPool2d(self.pool)).is_some()
     }
 
     /// The bounds of a leading clamp, which the pooling kernels apply, and the other functions, which need
@@ -100,14 +101,14 @@ pub(in crate::lowering) enum WindowsKernel {
 }
 
 impl WindowsKernel {
-    /// The kernel for a layer, if there is one.
-    fn of(problem: &LayerProblem) -> Option<WindowsKernel> {
-        match problem {
-            LayerProblem::Upsample(of) => {
+    /// The kernel for an operator, if there is one.
+    fn of(operator: &Operator) -> Option<WindowsKernel> {
+        match operator {
+            Operator::Upsample(of) => {
                 let geometry = of.geometry().ok()?.channels_last(of.c).ok()?;
                 Some(Self::Upsample(geometry))
             }
-            _ => nhwc_windows(problem).map(Self::Pool),
+            _ => nhwc_windows(operator).map(Self::Pool),
         }
     }
 }
@@ -123,20 +124,20 @@ pub(in crate::lowering) struct Windows {
 }
 
 impl Windows {
-    /// The plan for a region with a plan for dense tensors, if its input is channels-last and the plan has
+    /// The kernels for a region with kernels for dense tensors, if its input is channels-last and these have
     /// only windows and functions.
-    pub(in crate::lowering) fn of(region: &Region<'_>, plan: &Plan) -> Option<Windows> {
-        let (problem, functions) = match plan {
-            Plan::Whole => (region.of.problem.steps[region.layers[0]].problem, vec![]),
-            Plan::Pool(pool) if pool.norm.is_none() && pool.factors.is_none() => {
-                (LayerProblem::MaxPool2d(pool.pool), pool.functions.clone())
+    pub(in crate::lowering) fn of(region: &Region<'_>, plan: &EpilogueKernels) -> Option<Windows> {
+        let (operator, functions) = match plan {
+            EpilogueKernels::Operator(_, operator) => (*operator, vec![]),
+            EpilogueKernels::Pool(pool) if pool.norm.is_none() && pool.factors.is_none() => {
+                (Operator::MaxPool2d(pool.pool), pool.functions.clone())
             }
             _ => return None,
         };
         let last = region.layers[region.layers.len() - 1];
         let kernel = region
             .is_dense_nhwc()
-            .then(|| WindowsKernel::of(&problem))??;
+            .then(|| WindowsKernel::of(&operator))??;
         Some(Windows {
             kernel,
             functions,

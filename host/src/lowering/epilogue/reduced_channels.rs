@@ -1,4 +1,4 @@
-//! Plans of epilogues that reduce the channels.
+//! The kernels of epilogues that reduce the channels.
 
 use launch_config::Refusal;
 use op_spec::graph::{Epilogue, Pointwise, Reduction};

@@ -1,4 +1,4 @@
-//! Plans of layers that copy values: parts of rows, or permuted split axes.
+//! The kernels of layers that copy values: parts of rows, or permuted split axes.
 
 use launch_config::copy_rows::{RowsGeometry, RowsOf};
 use op_spec::graph::{ByItself, NormalForm, Operand};
@@ -21,7 +21,7 @@ pub(in crate::lowering) struct Rows {
 }
 
 impl Rows {
-    /// The plan for a form, if it is of this kind.
+    /// The kernels for a form, if it is of this kind.
     pub(in crate::lowering) fn of(region: &Region<'_>, form: &NormalForm) -> Option<Rows> {
         let (layer, by_itself) = form.by_itself?;
         let (shape, dim) = match by_itself {
@@ -83,7 +83,7 @@ pub(in crate::lowering) struct Shuffle {
 }
 
 impl Shuffle {
-    /// The plan for a form, if it is of this kind.
+    /// The kernels for a form, if it is of this kind.
     pub(in crate::lowering) fn of(region: &Region<'_>, form: &NormalForm) -> Option<Shuffle> {
         let (layer, ByItself::Shuffle(problem)) = form.by_itself? else {
             return None;

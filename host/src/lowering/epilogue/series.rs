@@ -1,4 +1,4 @@
-//! The plan of a softmax, or of a layer norm of rows.
+//! The kernels of a softmax, or of a layer norm of rows.
 
 use launch_config::layer_norm::LayerNormGeometry;
 use launch_config::softmax::SoftmaxGeometry;

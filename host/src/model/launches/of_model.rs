@@ -43,6 +43,7 @@ impl Model {
             problem,
             orders,
             given: Vec::new(),
+            read_as: self.parameter_dtypes().to_vec(),
             renewed: Vec::new(),
             runs: Runs::Kernels(program),
             streams: Mutex::default(),

@@ -320,7 +320,17 @@ fn norms_of_16_bit_tensors_read_f32_parameters_as_they_are() {
                 let x = Tensor::from_f32_array(&stream, &x, dtype).unwrap();
                 let (of, options) = (Inputs::new(&x), Options::default());
                 let launches = Launches::given(&stream, chain.as_ref(), of, &given, &options);
-                let y = run(&launches.unwrap(), &stream, &x, &given);
+                let launches = launches.unwrap();
+                // Each run prepares the parameters, by the planned kernels.
+                let Explanation {
+                    regions,
+                    launches: all,
+                    ..
+                } = launches.explain().unwrap();
+                let mut planned = regions.iter().flat_map(|region| &region.preparations);
+                let is_launched = |kernel| all.iter().any(|launch| launch.kernel == kernel);
+                assert!(planned.all(|&kernel| is_launched(kernel)), "{regions:?}");
+                let y = run(&launches, &stream, &x, &given);
                 let wanted = dtype.round(if has_scale { bias * factor } else { bias });
                 let y = y.to_f32_array().unwrap();
                 let is_all = y.iter().all(|&y| y == wanted);

@@ -34,12 +34,12 @@ impl ClassKernels {
         }
     }
 
-    /// Whether the kernels store results of a type through this epilogue and this list.
-    pub(super) fn take(&self, store: &(Epilogue, OperandList), dtype: DType) -> bool {
+    /// Whether the kernels can store results of a type through this epilogue and this list.
+    pub(super) fn can_store(&self, store: &(Epilogue, OperandList), dtype: DType) -> bool {
         let (_, list) = store;
         match self {
             Self::Gemm(_) => gemm::applies(list),
-            Self::ImplicitGemm(gemm) => gemm.stores(list, dtype),
+            Self::ImplicitGemm(gemm) => gemm.can_store(list, dtype),
             Self::Depthwise(_) => !list.is_affine(),
             Self::DepthwiseNhwc(kernel) => kernel.takes(list),
             Self::Direct => *store == NO_STORE,

@@ -1,63 +1,39 @@
-//! `group_norm`, `scale`.
+//! `group_norm`, `scale` in one launch that includes the statistics.
 
 use kernels_gpu::fused::group_norm_scale_resident::GROUP_NORM_SCALE_RESIDENT;
-use launch_config::KernelGeometry;
 
-use super::group_norm_scale_pointwise::{self, Tail};
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
 use crate::operators::launching::{Affine, compute};
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
-use crate::spec::GroupNormProblem;
 use launch_config::norm::{NormGeometry, RESIDENT_STATIC_BYTES};
 
-/// Plans the launches of a norm and a scale.
-///
-/// If there are many rows and each fits a block's shared memory, one kernel does both, including the
-/// statistics. It reads the input once if its rows are aligned to vectors.
-pub(crate) fn plan(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    properties: &DeviceProperties,
-    norm: &NormGeometry,
-) -> Result<()> {
-    let resident = resident(norm, dtype, properties).filter(|_| norm.elements() > 0);
-    if resident.is_some() {
-        return plan.launch(&GROUP_NORM_SCALE_RESIDENT, &[dtype.label()], resident);
-    }
-    group_norm_scale_pointwise::plan(plan, dtype, norm)
+/// Plans the launch, which has this [shape](resident).
+pub(crate) fn plan_resident(plan: &mut LaunchPlan, dtype: DType, shape: LaunchShape) -> Result<()> {
+    plan.launch(&GROUP_NORM_SCALE_RESIDENT, &[dtype.label()], Some(shape))
 }
 
-/// Appends `group_norm(x, weight, bias) * scale[c]`; the normalising kernel applies the scale.
-pub(crate) fn append(
+/// Appends `group_norm(x, weight, bias) * scale[c]`. The input is read once if its rows are aligned to
+/// vectors.
+pub(crate) fn append_resident(
     program: &mut ProgramBuilder,
     x: Value,
     affine: Affine,
-    scale: Option<Value>,
-    norm: &GroupNormProblem,
+    scale: Value,
+    norm: NormGeometry,
 ) -> Result<Value> {
-    let (geometry, y) = (norm.geometry()?, program.tensor_like(x)?);
-    if program.bytes(&[y]) == 0 {
-        return Ok(y);
-    }
+    let y = program.tensor_like(x)?;
     let Affine { weight, bias } = affine;
-    if program.is_next(&GROUP_NORM_SCALE_RESIDENT) {
-        let geometry = geometry.with_affine_type(affine.element_type(program, x));
-        let arguments = (x, weight, bias, scale, y, geometry);
-        // SAFETY: `x` and `y` have `geometry.elements()` elements; weight and bias have a value per channel
-        // if the geometry says that they are present, and so has `scale`.
-        return Ok(unsafe { compute(program, &GROUP_NORM_SCALE_RESIDENT, y, arguments) });
-    }
-    let tail = Tail {
-        scale,
-        ..Tail::NONE
-    };
-    group_norm_scale_pointwise::append(program, x, affine, geometry, tail)
+    let geometry = norm.with_affine_type(affine.element_type(program, x));
+    let arguments = (x, weight, bias, Some(scale), y, geometry);
+    // SAFETY: `x` and `y` have `geometry.elements()` elements; weight and bias have a value per channel if
+    // the geometry says that they are present, and so has `scale`.
+    Ok(unsafe { compute(program, &GROUP_NORM_SCALE_RESIDENT, y, arguments) })
 }
 
 /// Returns the launch whose blocks keep their rows in shared memory between statistics and normalisation, if
-/// it is worthwhile and the device has enough shared memory.
-fn resident(
+/// there are many rows and the device has enough shared memory.
+pub(crate) fn resident(
     geometry: &NormGeometry,
     dtype: DType,
     properties: &DeviceProperties,

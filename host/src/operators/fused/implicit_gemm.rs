@@ -13,7 +13,7 @@ use std::fmt;
 
 use cuda_std::Label;
 
-pub(crate) use append::{append, append_product, reformat};
+pub(crate) use append::append;
 
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
@@ -213,29 +213,22 @@ impl ImplicitGemm {
         }
     }
 
-    /// Plans the launches, and the preparation of the filters.
-    pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
-        self.plan_reformat(plan, dtype)?;
-        self.plan_product(plan, dtype)
-    }
-
-    /// Plans the launches that reformat the input, unless it is read in place.
-    fn plan_reformat(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
+    /// Plans the launches, and the preparation of the filters. The input is reformatted unless it is read in
+    /// place, or an earlier launch [has reformatted](Self::reformats_as) it.
+    pub(crate) fn plan(
+        &self,
+        plan: &mut LaunchPlan,
+        dtype: DType,
+        is_reformatted: bool,
+    ) -> Result<()> {
         let (config, g) = (&self.config, &self.config.geometry);
         let label = label(config, self.precision, dtype);
-        if self.reads() == Layout::Nchw {
+        if self.reads() == Layout::Nchw && !is_reformatted {
             plan.launch(&IMPLICIT_GEMM_REFORMAT, &[label], g.reformat_shape())?;
             if config.format.scaled && !g.prescale.is_scanned() {
                 plan.launch(&IMPLICIT_GEMM_RESCALE, &[label], g.rescale_shape())?;
             }
         }
-        Ok(())
-    }
-
-    /// Plans the launches after the reformat, and the preparation of the filters.
-    pub(crate) fn plan_product(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
-        let (config, g) = (&self.config, &self.config.geometry);
-        let label = label(config, self.precision, dtype);
         if !self.has_filters_in_place() {
             plan.preparation(&IMPLICIT_GEMM_FILTERS, &[label], config.filters_shape())?;
         }
@@ -305,6 +298,11 @@ impl ImplicitGemm {
     /// Whether results are shuffled into the output.
     pub(crate) fn is_shuffled(&self) -> bool {
         self.config.geometry.epilogue.is_shuffled()
+    }
+
+    /// Whether results are reduced before they are written.
+    pub(crate) fn is_reduced(&self) -> bool {
+        self.reduced.is_some()
     }
 
     /// Whether tiles have pixels of several samples.

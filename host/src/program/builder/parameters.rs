@@ -19,10 +19,10 @@ impl ProgramBuilder {
         value.expect("the device has a tensor of this size")
     }
 
-    /// An absent parameter, of a program that is only explained.
+    /// An absent parameter, of a program that is only explained and has no tensors.
     pub(crate) fn absent(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
         assert!(self.is_explained, "a program that runs has its parameters");
-        self.value(shape, dtype, Place::Absent, Order::Dense)
+        self.value(shape, dtype, Place::Parameter(0), Order::Dense)
     }
 
     /// [`parameter`](Self::parameter) for an optional tensor.
@@ -32,16 +32,13 @@ impl ProgramBuilder {
 
     /// Whether a value is a parameter that is the same in every run.
     pub(crate) fn keeps(&self, value: Value) -> bool {
-        matches!(
-            self.values[value.0].place,
-            Place::Parameter(_) | Place::Absent
-        )
+        matches!(self.values[value.0].place, Place::Parameter(_))
     }
 
     /// The tensor behind a parameter, if it is the same in every run.
     pub(crate) fn known(&self, parameter: Value) -> Option<&Tensor> {
         match self.values[parameter.0].place {
-            Place::Parameter(index) => Some(&self.parameters[index]),
+            Place::Parameter(index) => self.parameters.get(index),
             _ => None,
         }
     }

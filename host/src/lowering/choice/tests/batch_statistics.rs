@@ -17,6 +17,7 @@ fn of_nhwc(
         dtype,
         orders: &[Order::of_layout(input, Layout::Nhwc)?],
         given: &[],
+        read_as: &[],
         properties: &H200,
         options,
     })?;

@@ -92,6 +92,7 @@ fn values_are_kept_within_a_launch() {
             dtype: DType::F16,
             orders: std::slice::from_ref(order),
             given: &[],
+            read_as: &[],
             properties: &H200,
             options: &Options::default(),
         });

@@ -1,6 +1,6 @@
 //! The partitions that can be requested, and the reports on the rows that were tried.
 
-use op_spec::graph::Partition;
+use op_spec::graph::{Layer, Partition};
 
 use super::*;
 
@@ -63,10 +63,24 @@ fn partitions_say_which_regions_and_which_rows() {
     ] {
         assert_eq!(ask(&chain, &FULL_85, text), expected, "{text}");
     }
-    // A row that does not pay is taken if it is requested by name.
+    // A row that does not pay is taken if it is requested by name, also for a list that does not.
     let chain = chain_85(depthwise([3, 3]));
     let text = "conv2d group_norm scale max_pool2d clamp @implicit-gemm";
     assert_eq!(ask(&chain, &[4, 16, 60, 60], text), "implicit-gemm");
+    let conv = Layer::conv2d("conv", 64, 3).into();
+    let up = Layer::conv_transpose2d("up", 64, 3).stride(2).into();
+    for (first, row, alone) in [
+        (conv, "implicit-gemm", "implicit-gemm | tensor"),
+        (up, "transposed", "transposed | tensor"),
+    ] {
+        let first: Layer = first;
+        let text = format!("{} silu mish tanh @{row}", first.operator());
+        let layers = vec![first, Layer::silu(), Layer::mish(), Layer::tanh()];
+        let (chain, input) = (Chain::new(64, layers).unwrap(), [8, 64, 56, 56]);
+        assert_eq!(ask(&chain, &input, &text), row);
+        let by_itself = rows(&chain, &input, DType::F32, &H200, &Options::default());
+        assert_eq!(by_itself, alone);
+    }
 }
 
 #[test]
@@ -120,6 +134,21 @@ fn every_row_that_was_asked_is_kept() {
             "direct-nhwc: needs 16 bits and dense NHWC",
             "implicit-gemm: too few products for each value of the input to pay for its layout",
             "direct: taken"
+        ]
+    );
+    // Lists that the kernels can apply, but a launch applies faster: two or three functions, and one.
+    let conv = Layer::conv2d("conv", 64, 3).into();
+    let layers = vec![conv, Layer::tanh(), Layer::mish(), Layer::silu()];
+    let chain = Chain::new(64, layers).unwrap();
+    let answers = answers(&chain, &[8, 64, 56, 56], &H200);
+    let of_row = |answer: &String| answer.strip_prefix("implicit-gemm: ").map(str::to_owned);
+    let of_row: Vec<String> = answers.iter().filter_map(of_row).collect();
+    assert_eq!(
+        of_row,
+        [
+            "its list takes longer beside the accumulators than in a launch of its own",
+            "its list shares the launch of the functions that follow",
+            "taken"
         ]
     );
 }

@@ -52,15 +52,15 @@ fn prepare(
 }
 
 /// A reformatted input.
-#[derive(Clone, Copy)]
-pub(crate) struct Reformatted {
+struct Reformatted {
     words: Value,
     /// The reciprocals of the samples' scales.
     descales: Value,
 }
 
-/// Appends the reformat of `x`, unless an earlier GEMM has the same; returns `None` if it is read in place.
-pub(crate) fn reformat(
+/// Appends the reformat of `x`, if it is planned; otherwise an earlier GEMM has the same. Returns `None` if
+/// `x` is read in place.
+fn reformat(
     program: &mut ProgramBuilder,
     x: Value,
     gemm: &ImplicitGemm,
@@ -70,13 +70,14 @@ pub(crate) fn reformat(
     }
     let config = &gemm.config;
     let g = &config.geometry;
+    if !program.is_next(&IMPLICIT_GEMM_REFORMAT) {
+        let [words, descales] = program.reformatted(x, config);
+        return Ok(Some(Reformatted { words, descales }));
+    }
     let (reformat, shape) = program.next(&IMPLICIT_GEMM_REFORMAT);
     let rescale = program
         .is_next(&IMPLICIT_GEMM_RESCALE)
         .then(|| program.next(&IMPLICIT_GEMM_RESCALE));
-    if let Some([words, descales]) = program.reformatted(x, reformat.name(), config) {
-        return Ok(Some(Reformatted { words, descales }));
-    }
     let words = program.tensor(&[config.reformatted_words() as usize], DType::F32)?;
     let samples = g.conv.n as usize;
     let descales = program.tensor(&[samples], DType::F32)?;
@@ -94,7 +95,7 @@ pub(crate) fn reformat(
         // SAFETY: as above; the preceding kernel wrote `largest`. Only f32 is scaled.
         unsafe { program.launch_moving(rescale, shape, arguments, bytes_moved) }
     }
-    program.reformats(x, reformat.name(), config, [words, descales]);
+    program.reformats(x, config, [words, descales]);
     Ok(Some(Reformatted { words, descales }))
 }
 
@@ -140,9 +141,10 @@ impl Scales {
     }
 }
 
-/// Appends the convolution of `x`. `x` may have any strides if it is read in place, and is dense otherwise;
-/// the output has the shape `output`. The bits do not depend on the loader. Without a norm, results are
-/// stored through an epilogue and a list that the kernels support ([`ImplicitGemm::stores`]).
+/// Appends the convolution of `x`. `x` may have any strides if it is read in place, and is dense otherwise.
+/// The output has the shape `output`; it is `y` if that exists, which several implicit GEMMs may write that
+/// shuffle their results. The bits do not depend on the loader. Without a norm, results are stored through an
+/// epilogue and a list that the kernels support ([`ImplicitGemm::can_store`]).
 ///
 /// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
@@ -150,26 +152,17 @@ pub(crate) fn append(
     x: Value,
     parameters: &Parameters<'_>,
     gemm: &ImplicitGemm,
-    store: (Epilogue, OperandList),
-    output: &[usize],
+    (epilogue, list): (Epilogue, OperandList),
+    (output, y): (&[usize], Option<Value>),
 ) -> Result<Convolved> {
     let reformatted = reformat(program, x, gemm)?;
-    let order = Order::of_layout(output, gemm.writes())?;
-    let y = program.tensor_as(output, program.dtype(x), order)?;
-    append_product(program, (x, reformatted), parameters, gemm, store, y)
-}
-
-/// Appends the convolution of an input that was reformatted for `gemm`, or for a GEMM with the same reformat.
-/// It writes `y`, which has the shape of the output. Several implicit GEMMs that shuffle their results may
-/// write one `y`.
-pub(crate) fn append_product(
-    program: &mut ProgramBuilder,
-    (x, reformatted): (Value, Option<Reformatted>),
-    parameters: &Parameters<'_>,
-    gemm: &ImplicitGemm,
-    (epilogue, list): (Epilogue, OperandList),
-    y: Value,
-) -> Result<Convolved> {
+    let y = match y {
+        Some(y) => y,
+        None => {
+            let order = Order::of_layout(output, gemm.writes())?;
+            program.tensor_as(output, program.dtype(x), order)?
+        }
+    };
     let &ImplicitGemm {
         config,
         precision,

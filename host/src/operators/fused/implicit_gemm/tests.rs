@@ -65,7 +65,7 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                 );
                 let gemm = gemm.unwrap();
                 let mut plan = LaunchPlan::default();
-                gemm.plan(&mut plan, dtype).unwrap();
+                gemm.plan(&mut plan, dtype, false).unwrap();
                 let preparations = Preparations::default();
                 let mut program = ProgramBuilder::new(&device);
                 let x = Tensor::from_f32_array(&stream, values, dtype).unwrap();
@@ -82,7 +82,7 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                     &parameters,
                     &gemm,
                     (epilogue, OperandList::EMPTY),
-                    &output,
+                    (&output, None),
                 )
                 .unwrap();
                 let program = program.finish(&[convolved.y]);

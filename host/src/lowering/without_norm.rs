@@ -9,7 +9,7 @@ use launch_config::implicit_gemm::GemmConfig;
 use launch_config::pointwise::OperandList;
 use op_spec::Layout;
 
-use super::epilogue::{Plan, channels_last_launches};
+use super::epilogue::{EpilogueKernels, channels_last_launches};
 use super::region::{Query, Region};
 use crate::device::DType;
 use crate::operators::Precision;
@@ -17,7 +17,7 @@ use crate::operators::implicit_gemm::{ImplicitGemm, gemm_device};
 
 /// Returns an implicit GEMM without a norm. `strides` are the strides of an input that is not dense NCHW. The
 /// GEMM writes `output` if it can.
-pub(super) fn gemm_alone(
+pub(super) fn gemm_without_norm(
     region: &Region<'_>,
     conv: &ConvGeometry,
     strides: Option<[i64; 5]>,
@@ -35,9 +35,23 @@ pub(super) fn gemm_alone(
     }
 }
 
-/// Whether an implicit GEMM has enough multiply-adds to pay for its input's layout.
-pub(super) fn pays_for_layout(gemm: &ImplicitGemm) -> bool {
-    gemm.is_one_sample() || GemmConfig::pays(gemm.conv())
+/// Whether an implicit GEMM has enough multiply-adds to pay for its input's layout; otherwise the reason.
+pub(super) fn implicit_pays(gemm: &ImplicitGemm) -> Result<(), &'static str> {
+    match gemm.is_one_sample() || GemmConfig::pays(gemm.conv()) {
+        true => Ok(()),
+        false => Err("too few products for each value of the input to pay for its layout"),
+    }
+}
+
+/// Whether a matrix product is faster than an implicit GEMM; otherwise the reason.
+pub(super) fn gemm_pays(gemm: &Gemm) -> Result<(), &'static str> {
+    if gemm.is_half_empty() {
+        Err("at most 32 filters of several taps, which leave half of a tile empty")
+    } else if pads_one_tap(gemm) {
+        Err("one tap of channels that a launch would pad first")
+    } else {
+        Ok(())
+    }
 }
 
 /// The conditions of a matrix product.
@@ -96,42 +110,45 @@ pub(super) fn pads_one_tap(gemm: &Gemm) -> bool {
     gemm.few_channels.is_some() && gemm.filters == FilterOrder::OneTap
 }
 
-/// Whether the norm of `plan`, and a max_pool2d behind it, have kernels of their own from NHWC to NHWC, and
-/// no partition asks for the region. Producers and pools that take a norm write NCHW.
-pub(super) fn is_apart_in_nhwc(region: &Region<'_>, plan: &Plan) -> bool {
+/// Whether the norm of `epilogue`, and a max_pool2d behind it, have kernels of their own from NHWC to NHWC,
+/// and no partition asks for the region. Producers and pools that take a norm write NCHW.
+pub(super) fn is_apart_in_nhwc(region: &Region<'_>, epilogue: &EpilogueKernels) -> bool {
     let lies_so = region.is_dense_nhwc() && region.output == Layout::Nhwc;
-    let has_kernels = match plan {
-        Plan::Map(map) => channels_last_launches(map).is_some(),
-        Plan::Pool(pool) => pool.is_apart_in_nhwc(),
+    let has_kernels = match epilogue {
+        EpilogueKernels::Map(map) => channels_last_launches(map).is_some(),
+        EpilogueKernels::Pool(pool) => pool.is_apart_in_nhwc(),
         _ => false,
     };
-    lies_so && has_kernels && region.of.options.partition.is_none()
+    lies_so && has_kernels && !region.is_given()
 }
 
-/// Whether a convolution and the rest of `plan`, which begins with a norm, are faster as separate launches: a
-/// matrix product or, in 16 bits, an implicit GEMM, then a norm, both in NHWC. Producers with moments write
-/// NCHW.
-pub(super) fn norm_pays_apart(region: &Region<'_>, conv: &ConvGeometry, plan: &Plan) -> bool {
-    if !is_apart_in_nhwc(region, plan) {
+/// Whether a convolution and `epilogue`, which begins with a norm, are faster as separate launches: a matrix
+/// product or, in 16 bits, an implicit GEMM, then a norm, both in NHWC. Producers with moments write NCHW.
+pub(super) fn norm_pays_apart(
+    region: &Region<'_>,
+    conv: &ConvGeometry,
+    epilogue: &EpilogueKernels,
+) -> bool {
+    if !is_apart_in_nhwc(region, epilogue) {
         return false;
     }
     let product = matrix_product(region, conv, (false, false));
-    product.is_ok_and(|gemm| !gemm.is_half_empty() && !pads_one_tap(&gemm))
+    product.is_ok_and(|gemm| gemm_pays(&gemm).is_ok())
         || region.of.dtype != DType::F32
-            && gemm_alone(region, conv, region.strides(), Layout::Nhwc)
-                .is_ok_and(|gemm| gemm.writes() == Layout::Nhwc && pays_for_layout(&gemm))
+            && gemm_without_norm(region, conv, region.strides(), Layout::Nhwc)
+                .is_ok_and(|gemm| gemm.writes() == Layout::Nhwc && implicit_pays(&gemm).is_ok())
 }
 
-/// Whether a depthwise convolution and the rest of `plan`, which begins with a norm, are faster as separate
-/// launches, both in NHWC.
+/// Whether a depthwise convolution and `epilogue`, which begins with a norm, are faster as separate launches,
+/// both in NHWC.
 pub(super) fn depthwise_norm_pays_apart(
     region: &Region<'_>,
     conv: &ConvGeometry,
-    plan: &Plan,
+    epilogue: &EpilogueKernels,
 ) -> bool {
     let of = region.of;
     let multiprocessors = of.properties.multiprocessors;
-    is_apart_in_nhwc(region, plan)
+    is_apart_in_nhwc(region, epilogue)
         && !of.has_explicit_padding(region.layers[0])
         && NhwcKernel::new(conv, &OperandList::EMPTY, multiprocessors).is_ok()
 }
