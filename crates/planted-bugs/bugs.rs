@@ -332,7 +332,7 @@ bugs! {
             "«self.has(batch, start + first)» {\n                    f(first, at, true);"
                 => "self.has(batch, start + first + VECTOR_ELEMENTS)";
         parameters_of_series_are_taken_for_vectors, layer_norm_rows::matches::<f32>,
-            "if self.layout() == Layout::Vectors && «is_aligned» {" => "true";
+            "u32::from(self.in_fours && «is_aligned»)" => "true";
         parameters_of_series_lack_the_last_value, layer_norm_rows::matches::<f32>,
             "if i < N && «index < self.g.count» {" => "index + 1 < self.g.count";
         single_values_of_series_go_too_far, softmax::matches::<f32>,

@@ -1,11 +1,10 @@
 //! Maximum over sliding windows of images.
 
 use super::launching::{compute, single, with_or_without_batch};
-use super::pool::{append_overlapping, plan_overlapping};
+use super::pool::Overlapping;
 use kernels_gpu::max_pool2d::MAX_POOL2D;
 use launch_config::KernelGeometry;
 use launch_config::max_pool2d::PoolGeometry;
-use launch_config::overlapping::OverlappingGeometry;
 use launch_config::pool::WindowGeometry;
 
 use crate::device::{DType, Tensor};
@@ -45,17 +44,17 @@ pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
     })
 }
 
-/// Returns the geometry of the kernel for overlapping windows; `None` if threads compute stacks of windows.
-fn overlapping(of: &PoolGeometry) -> Option<OverlappingGeometry> {
+/// Returns the kernels of overlapping windows; `None` if threads compute stacks of windows.
+fn overlapping(of: &PoolGeometry) -> Option<Overlapping> {
     let windows = WindowGeometry::of_images(of);
-    (!of.task.is_stack()).then(|| OverlappingGeometry::new(&windows))?
+    (!of.task.is_stack()).then(|| Overlapping::of(&windows))?
 }
 
 /// Plans the launch.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &MaxPool2dProblem) -> Result<()> {
     let geometry = problem.geometry()?;
     match overlapping(&geometry) {
-        Some(of) => plan_overlapping(plan, dtype, &of),
+        Some(of) => of.plan(plan, dtype),
         None => plan.launch(&MAX_POOL2D, &[dtype.label()], geometry.shape()),
     }
 }
@@ -71,7 +70,7 @@ pub(crate) fn append(
     // SAFETY: `x` and `y` have the problem's input and output shapes.
     Ok(unsafe {
         match overlapping(&geometry) {
-            Some(of) => append_overlapping(program, [x, y], of),
+            Some(of) => of.append(program, [x, y]),
             None => compute(program, &MAX_POOL2D, y, (x, y, geometry)),
         }
     })

@@ -10,9 +10,11 @@ use cuda_std::Family;
 use kernels_gpu::pool::POOL;
 use kernels_gpu::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
 use kernels_gpu::pool::overlapping::{AVG_POOL_OVERLAPPING, MAX_POOL_OVERLAPPING};
+use kernels_gpu::pool::rows::{AVG_POOL_ROWS, MAX_POOL_ROWS};
 use launch_config::KernelGeometry;
 use launch_config::overlapping::OverlappingGeometry;
 use launch_config::pool::{NhwcWindowGeometry, WindowGeometry};
+use launch_config::pool_rows::PoolRowsGeometry;
 use op_spec::Layout;
 
 use crate::device::{DType, Order, Tensor};
@@ -188,7 +190,7 @@ pub fn adaptive_avg_pool3d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<3>) -> Result<
 enum Kernels {
     /// Averages of whole planes are row reductions.
     Planes(Steps),
-    Overlapping(OverlappingGeometry),
+    Overlapping(Overlapping),
     Windows(WindowGeometry),
 }
 
@@ -201,7 +203,7 @@ impl Kernels {
             return Ok(Self::Planes(steps));
         }
         let windows = problem.geometry()?;
-        Ok(OverlappingGeometry::new(&windows).map_or(Self::Windows(windows), Self::Overlapping))
+        Ok(Overlapping::of(&windows).map_or(Self::Windows(windows), Self::Overlapping))
     }
 }
 
@@ -209,42 +211,68 @@ impl Kernels {
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &PoolProblem) -> Result<()> {
     match Kernels::of(problem, dtype)? {
         Kernels::Planes(steps) => steps.plan(plan),
-        Kernels::Overlapping(overlapping) => plan_overlapping(plan, dtype, &overlapping),
+        Kernels::Overlapping(overlapping) => overlapping.plan(plan, dtype),
         Kernels::Windows(windows) => plan.launch(&POOL, &[dtype.label()], windows.shape()),
     }
 }
 
-/// Input, output and geometry.
-type OverlappingArguments = (*const c_void, *mut c_void, OverlappingGeometry);
+/// The kernels of overlapping windows.
+#[derive(Clone, Copy)]
+pub(super) enum Overlapping {
+    /// Segments of rows, in shared memory.
+    Rows(PoolRowsGeometry),
+    /// Tiles of windows that share lines.
+    Tiles(OverlappingGeometry),
+}
 
-/// Returns the kernels for overlapping windows.
-fn overlapping_family(of: &OverlappingGeometry) -> &'static Family<OverlappingArguments> {
+impl Overlapping {
+    /// Returns the kernels, if the windows overlap so much that they are faster than other kernels.
+    pub(super) fn of(windows: &WindowGeometry) -> Option<Self> {
+        let rows = PoolRowsGeometry::new(windows).map(Self::Rows);
+        rows.or_else(|| OverlappingGeometry::new(windows).map(Self::Tiles))
+    }
+
+    /// Plans the launch.
+    pub(super) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
+        let labels = [dtype.label()];
+        match self {
+            Self::Rows(of) => plan.launch(rows_family(of), &labels, of.shape()),
+            Self::Tiles(of) => plan.launch(tiles_family(of), &labels, of.shape()),
+        }
+    }
+
+    /// Appends the pool, from `x` to `y`.
+    ///
+    /// # Safety
+    /// `x` and `y` have the shapes of the pool's input and output.
+    pub(super) unsafe fn append(self, program: &mut ProgramBuilder, [x, y]: [Value; 2]) -> Value {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::Rows(of) => compute(program, rows_family(&of), y, (x, y, of)),
+                Self::Tiles(of) => compute(program, tiles_family(&of), y, (x, y, of)),
+            }
+        }
+    }
+}
+
+/// Input, output and geometry.
+type Arguments<G> = (*const c_void, *mut c_void, G);
+
+/// Returns the kernels of segments.
+fn rows_family(of: &PoolRowsGeometry) -> &'static Family<Arguments<PoolRowsGeometry>> {
+    match of.windows.are_maxima() {
+        true => &MAX_POOL_ROWS,
+        false => &AVG_POOL_ROWS,
+    }
+}
+
+/// Returns the kernels of tiles.
+fn tiles_family(of: &OverlappingGeometry) -> &'static Family<Arguments<OverlappingGeometry>> {
     match of.windows.are_maxima() {
         true => &MAX_POOL_OVERLAPPING,
         false => &AVG_POOL_OVERLAPPING,
     }
-}
-
-/// Plans the launch for overlapping windows.
-pub(super) fn plan_overlapping(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    of: &OverlappingGeometry,
-) -> Result<()> {
-    plan.launch(overlapping_family(of), &[dtype.label()], of.shape())
-}
-
-/// Appends a pool with overlapping windows, from `x` to `y`.
-///
-/// # Safety
-/// `x` and `y` have the shapes of the pool's input and output.
-pub(super) unsafe fn append_overlapping(
-    program: &mut ProgramBuilder,
-    [x, y]: [Value; 2],
-    of: OverlappingGeometry,
-) -> Value {
-    // SAFETY: the caller's promise.
-    unsafe { compute(program, overlapping_family(&of), y, (x, y, of)) }
 }
 
 /// Appends a pool to a program.
@@ -259,7 +287,7 @@ pub(crate) fn append(
         Kernels::Overlapping(of) => {
             let y = program.tensor(&output, dtype)?;
             // SAFETY: `x` and `y` have the problem's input and output shapes.
-            Ok(unsafe { append_overlapping(program, [x, y], of) })
+            Ok(unsafe { of.append(program, [x, y]) })
         }
         Kernels::Windows(windows) => {
             let y = program.tensor(&output, dtype)?;

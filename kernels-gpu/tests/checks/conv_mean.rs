@@ -7,8 +7,7 @@ use oracle::Case;
 
 use super::super::kernels::conv::{CONV_MEAN, CONV_TAP_SUMS};
 use super::conv_transpose::{Row, row};
-use super::norm::optional;
-use super::{Loaded, Outcome, Run, case, compare, expected, label};
+use super::{Loaded, Outcome, Run, case, compare, expected, label, optional};
 
 /// Convolutions of these attributes, transposed and not: a single element; more rows than warps, and rows of
 /// several rounds of loads; every tap of a warp, with edges that many of them miss; strides that skip inputs,

@@ -168,6 +168,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
     #[inline(always)]
     pub(super) unsafe fn finish(&self, mut sums: [f32; SUMS], input_descale: f32) {
         let is_whole = self.is_whole();
+        E::begin(self);
         let mut seen = false;
         let mut half = self.first_half;
         loop {

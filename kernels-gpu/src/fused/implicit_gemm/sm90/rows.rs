@@ -6,9 +6,9 @@
 use core::mem::size_of;
 
 use cuda_std::global::GlobalMut;
-use cuda_std::{Storage, opaque};
+use cuda_std::{Storage, opaque, warp};
 use launch_config::WARP_THREADS;
-use launch_config::implicit_gemm::sm90::WARP_FILTERS;
+use launch_config::implicit_gemm::sm90::{WARP_FILTERS, WRITTEN_WORDS};
 
 use super::super::format::Format;
 use super::super::results::is_inside;
@@ -19,6 +19,9 @@ use crate::parts::unroll::unroll;
 
 /// Rows of a lane in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 8;
+
+/// The words of a tile's origin: behind the values of the last row.
+const ORIGIN: u32 = WRITTEN_WORDS - 4;
 
 impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// Stores staged tile `staged_tile` of a half to shared memory, and rounds its accumulators to the
@@ -39,15 +42,28 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
         });
     }
 
+    /// Keeps the tile's origin in shared memory, where it takes no registers beside the accumulators.
+    ///
+    /// # Safety
+    /// All lanes of the warp make this call, and a warp barrier follows.
+    #[inline(always)]
+    pub(super) unsafe fn keep_origin(&self) {
+        let bytes = (self.first_element() * size_of::<F::Stored>()) as u64;
+        let origin = [bytes as u32, (bytes >> 32) as u32, self.limits(), 0];
+        // All lanes have read the origin of the tile before.
+        warp::sync_warp(warp::ALL_LANES);
+        if self.lane == 0 {
+            self.rows.0.cast::<u32>().store_vec(ORIGIN, origin);
+        }
+    }
+
     /// Returns the tile's origin: the result of its first pixel and the warp's first channel, and its last
-    /// coordinates within the output, in the form of [`limits`](Self::limits). Computed at each call; a kept
-    /// origin would take registers beside the accumulators.
+    /// coordinates within the output, in the form of [`limits`](Self::limits).
     #[inline(always)]
     pub(super) unsafe fn origin(&self) -> (*mut F::Stored, u32) {
-        (
-            self.output.y.wrapping_add(self.first_element()),
-            self.limits(),
-        )
+        let [low, high, limits, _] = self.rows.0.cast::<u32>().load_vec(ORIGIN);
+        let bytes = u64::from(high) << 32 | u64::from(low);
+        (self.output.y.wrapping_byte_add(bytes as usize), limits)
     }
 
     /// Returns the index of the tile's first result in an NCHW output, in the warp's first channel.
