@@ -202,15 +202,13 @@ impl Convolved {
         })
     }
 
-    /// Returns the geometry of the products: for the results' sum, or for their mean, which is multiplied by
-    /// `scale`, to which `offset` is added.
+    /// Returns the geometry of the products. The sum over all results of `scale * result + offset` is divided
+    /// by `divisor`.
     #[must_use]
-    pub fn mean(&self, is_mean: bool, [scale, offset]: [f32; 2]) -> ConvMeanGeometry {
-        let outputs = self.output.iter().product::<usize>() as f32;
-        let [factor, bias_factor] = match is_mean {
-            true => [scale / outputs, scale],
-            false => [scale, scale * outputs],
-        };
+    pub fn mean(&self, divisor: f32, [scale, offset]: [f32; 2]) -> ConvMeanGeometry {
+        let outputs = self.output.iter().product::<usize>() as f32 / divisor;
+        let (factor, bias_factor) = (scale / divisor, scale * outputs);
+        let offset = offset * outputs;
         ConvMeanGeometry {
             samples: self.n as u64,
             groups: self.groups as u32,

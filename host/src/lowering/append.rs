@@ -232,6 +232,11 @@ impl<'a> Appending<'a> {
                 };
                 return gemm::append(self.program, x, &parameters, norm, gemm, store, to);
             }
+            Producer::ConvMean(of) => {
+                let x = self.padded(x, start)?;
+                let filters = self.convolution(start, lowered)?.filters;
+                return of.append(self.program, x, filters, output);
+            }
             Producer::DirectNhwc(geometry) => {
                 let filters = self.convolution(start, lowered)?.filters;
                 return conv::append_nhwc(self.program, x, filters, geometry, output);

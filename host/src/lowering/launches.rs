@@ -152,6 +152,10 @@ impl Planning<'_> {
                 self.convolution(start, lowered)?;
                 gemm::plan(&mut self.plan, query.dtype, gemm)?;
             }
+            Producer::ConvMean(of) => {
+                self.convolution(start, lowered)?;
+                return of.plan(&mut self.plan);
+            }
             Producer::DirectNhwc(geometry) => {
                 conv::plan_nhwc(&mut self.plan, query.dtype, geometry)?;
             }

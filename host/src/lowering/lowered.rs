@@ -152,6 +152,7 @@ impl Chosen {
             | Producer::Depthwise(_)
             | Producer::DepthwiseNhwc(_)
             | Producer::Direct(_)
+            | Producer::ConvMean(_)
             | Producer::Transposed(_)
             | Producer::Tensor => false,
         };

@@ -4,6 +4,7 @@ use launch_config::KernelGeometry;
 use std::fmt;
 
 use crate::operators::Operator;
+use crate::operators::conv::ConvMean;
 use crate::operators::conv_transpose::Transposed;
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
@@ -41,6 +42,8 @@ pub(super) enum Producer {
     DirectNhwc(ConvNhwcGeometry),
     /// A convolution with the kernels of its operator, on FMA units.
     Direct(Operator),
+    /// The mean of a convolution's results, without the convolution.
+    ConvMean(ConvMean),
     /// A transposed convolution, as convolutions of its phases.
     Transposed(Transposed),
     /// The region's input, or its only layer with the kernels of its operator.
@@ -60,6 +63,7 @@ impl Producer {
             Producer::OneLaunch2d(_)
             | Producer::OneLaunch3d(_)
             | Producer::Depthwise(_)
+            | Producer::ConvMean(_)
             | Producer::Direct(_) => Some([Layout::Nchw; 2]),
             Producer::Tensor => None,
         }
@@ -77,6 +81,7 @@ impl Producer {
             | Producer::DepthwiseNhwc(_)
             | Producer::DirectNhwc(_)
             | Producer::Direct(_)
+            | Producer::ConvMean(_)
             | Producer::Transposed(_)
             | Producer::Tensor => None,
         }
@@ -107,6 +112,7 @@ impl fmt::Display for Producer {
                 Some(tile) => write!(f, "tile of {} filters", tile.channels()),
                 None => Ok(()),
             },
+            Producer::ConvMean(of) => write!(f, "{} taps", of.sums.all_taps()),
             Producer::Tensor => Ok(()),
         }
     }

@@ -5,11 +5,13 @@
 //! launches reduce the rest, such as windows of several slices, or whole images.
 
 use launch_config::Refusal;
+use launch_config::conv_mean::Convolved;
 use launch_config::conv_transpose::reduced;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::implicit_gemm::{
-    MAX_REDUCED_FILTERS, PixelShuffle, ReducedResults, ResultReduction,
+    Epilogue as StoreEpilogue, MAX_REDUCED_FILTERS, PixelShuffle, ReducedResults, ResultReduction,
 };
+use launch_config::pointwise::Function;
 use op_spec::graph::{Epilogue, Reduction};
 use op_spec::{
     ConvProblem, ConvTransposeProblem, Layout, Pass, PoolProblem, Pooled, ReductionOp,
@@ -20,6 +22,7 @@ use super::epilogue::{Further, Store};
 use super::producer::conv_geometry;
 use super::region::Region;
 use crate::device::DType;
+use crate::operators::conv::ConvMean;
 use crate::operators::conv_transpose::Transposed;
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::reduction::Steps;
@@ -256,6 +259,49 @@ fn store(region: &Region<'_>, epilogue: &Epilogue) -> Result<Store, Refusal> {
         return Err(Refusal::Needs("NCHW, and no residual"));
     }
     Ok(store)
+}
+
+/// Returns a convolution, transposed or not, and the mean or the sum of its results over all of space.
+/// Constants may scale and shift the results before: they commute with the mean.
+pub(super) fn conv_mean(
+    region: &Region<'_>,
+    of: &Convolved,
+    epilogue: &Epilogue,
+) -> Result<ConvMean, Refusal> {
+    let target = Target::of(epilogue, region.axes())?;
+    let is_over_space = matches!(
+        target.over,
+        Over::Axes {
+            channels: false,
+            space: true
+        }
+    );
+    if !is_over_space || !matches!(target.operation, ReductionOp::Mean | ReductionOp::Sum) {
+        return Err(Refusal::Needs("a mean or a sum over all of space"));
+    }
+    if region.of.dtype != DType::F32 {
+        return Err(Refusal::Needs(
+            "f32: 16-bit results are rounded before the mean",
+        ));
+    }
+    let store = store(region, epilogue)?;
+    let mut affine = [1.0, 0.0];
+    let mut is_linear = store.epilogue == StoreEpilogue::NONE && !store.list.is_affine();
+    let functions = &store.list.functions;
+    for step in &functions.steps()[..functions.len()] {
+        let [scale, shift, _] = step.attributes;
+        is_linear &= step.function == Function::Affine;
+        affine = [affine[0] * scale, affine[1] * scale + shift];
+    }
+    if !is_linear {
+        return Err(Refusal::Needs(
+            "operations with constants alone before the mean",
+        ));
+    }
+    Ok(ConvMean {
+        sums: of.tap_sums()?,
+        mean: of.mean(target.divisor, affine),
+    })
 }
 
 /// The refusal of a kernel that cannot store results through the list.

@@ -70,7 +70,7 @@ impl Row {
 }
 
 /// Every row, in order of preference.
-pub(super) static TABLE: [Row; 10] = [
+pub(super) static TABLE: [Row; 11] = [
     Row {
         name: "one-launch-2d",
         implements: "convolution, norm, scale, max_pool2d, clamp; `sm_90a`, 8 to 64 channels, 3x3 filters, width 128, height 10 to 133, pooling by 4",
@@ -123,6 +123,21 @@ pub(super) static TABLE: [Row; 10] = [
                 Producer::OneLaunch3d(launch),
                 EpilogueKernels::ReducedChannels(reduced),
             ))
+        },
+    },
+    Row {
+        name: "conv-mean",
+        implements: "in f32 from NCHW: a convolution, transposed or not, perhaps operations with constants, and the mean or the sum over all of space; filters of up to 32 taps, up to 8 along an axis",
+        summary: "sums of the inputs that meet each tap, times the filters",
+        pays: pays::always,
+        can_implement: |row, region, form| {
+            let of = match (&form.convolution, &form.transposed) {
+                (Some((_, conv)), _) => conv.into(),
+                (_, Some((_, problem))) => problem.into(),
+                _ => return Err(row.other_layers()),
+            };
+            let producer = Producer::ConvMean(reduced::conv_mean(region, &of, &form.epilogue)?);
+            Ok(Lowered::without_moments(producer, EpilogueKernels::None))
         },
     },
     Row {

@@ -1,5 +1,6 @@
 //! Convolution in one to three dimensions, by kernels on FMA units.
 
+mod mean;
 mod nhwc;
 mod pad;
 
@@ -8,6 +9,7 @@ use kernels_gpu::conv::CONV_DIRECT;
 use launch_config::KernelGeometry;
 use launch_config::conv::ConvGeometry;
 
+pub(crate) use mean::ConvMean;
 pub(crate) use nhwc::{append as append_nhwc, plan as plan_nhwc};
 pub(crate) use pad::{append as append_pad, plan as plan_pad};
 

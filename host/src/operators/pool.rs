@@ -10,7 +10,7 @@ use cuda_std::Family;
 use kernels_gpu::pool::POOL;
 use kernels_gpu::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
 use kernels_gpu::pool::overlapping::{AVG_POOL_OVERLAPPING, MAX_POOL_OVERLAPPING};
-use kernels_gpu::pool::rows::{AVG_POOL_ROWS, MAX_POOL_ROWS};
+use kernels_gpu::pool::rows::POOL_ROWS;
 use launch_config::KernelGeometry;
 use launch_config::overlapping::OverlappingGeometry;
 use launch_config::pool::{NhwcWindowGeometry, WindowGeometry};
@@ -236,7 +236,7 @@ impl Overlapping {
     pub(super) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
         let labels = [dtype.label()];
         match self {
-            Self::Rows(of) => plan.launch(rows_family(of), &labels, of.shape()),
+            Self::Rows(of) => plan.launch(&POOL_ROWS, &labels, of.shape()),
             Self::Tiles(of) => plan.launch(tiles_family(of), &labels, of.shape()),
         }
     }
@@ -249,7 +249,7 @@ impl Overlapping {
         // SAFETY: the caller's promise.
         unsafe {
             match self {
-                Self::Rows(of) => compute(program, rows_family(&of), y, (x, y, of)),
+                Self::Rows(of) => compute(program, &POOL_ROWS, y, (x, y, of)),
                 Self::Tiles(of) => compute(program, tiles_family(&of), y, (x, y, of)),
             }
         }
@@ -257,18 +257,10 @@ impl Overlapping {
 }
 
 /// Input, output and geometry.
-type Arguments<G> = (*const c_void, *mut c_void, G);
-
-/// Returns the kernels of segments.
-fn rows_family(of: &PoolRowsGeometry) -> &'static Family<Arguments<PoolRowsGeometry>> {
-    match of.windows.are_maxima() {
-        true => &MAX_POOL_ROWS,
-        false => &AVG_POOL_ROWS,
-    }
-}
+type TilesArguments = (*const c_void, *mut c_void, OverlappingGeometry);
 
 /// Returns the kernels of tiles.
-fn tiles_family(of: &OverlappingGeometry) -> &'static Family<Arguments<OverlappingGeometry>> {
+fn tiles_family(of: &OverlappingGeometry) -> &'static Family<TilesArguments> {
     match of.windows.are_maxima() {
         true => &MAX_POOL_OVERLAPPING,
         false => &AVG_POOL_OVERLAPPING,

@@ -15,7 +15,7 @@ use super::{Reduction, divisor};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
-/// A block computes the maxima of a segment of a row.
+/// A block reduces the windows of a segment of a row.
 ///
 /// *Launch*: `g.shape()`. *Mapping*: neighbouring threads have neighbouring columns, and each has eight, a
 /// block's width apart. *Barriers*: one, behind the stores to shared memory. *Traffic*: each element is read
@@ -23,36 +23,11 @@ use crate::parts::unroll::unroll;
 ///
 /// # Safety
 /// `x` has `g.windows.planes` planes of the extents `g.windows.input`, `y` as many of `g.windows.output`, and
-/// they do not overlap. The extents are positive, padded rows have less than 2^31 elements, and `g` describes
-/// maxima.
+/// they do not overlap. The extents are positive, and padded rows have less than 2^31 elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-pub unsafe fn max_pool_rows<T: Storage>(x: *const T, y: *mut T, g: &PoolRowsGeometry) {
-    reduce_segment(x, y, g, Reduction { is_maximum: true });
-}
-
-/// [`fn@max_pool_rows`] for averages.
-///
-/// *Launch*, *Mapping*, *Barriers*, *Traffic*: as for [`fn@max_pool_rows`].
-///
-/// # Safety
-/// As for [`fn@max_pool_rows`], except that `g` describes averages.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-pub unsafe fn avg_pool_rows<T: Storage>(x: *const T, y: *mut T, g: &PoolRowsGeometry) {
-    reduce_segment(x, y, g, Reduction { is_maximum: false });
-}
-
-/// Reduces the windows of the block's segment.
-///
-/// # Safety
-/// As for the kernels.
-#[inline(always)]
-unsafe fn reduce_segment<T: Storage>(
-    x: *const T,
-    y: *mut T,
-    g: &PoolRowsGeometry,
-    reduction: Reduction,
-) {
+pub unsafe fn pool_rows<T: Storage>(x: *const T, y: *mut T, g: &PoolRowsGeometry) {
     let of = &g.windows;
+    let reduction = Reduction::of(of);
     let thread = thread::thread_idx_x();
     let (row, segment) = div_rem(thread::block_idx_x(), g.segments);
     let first = segment * SEGMENT;
@@ -90,10 +65,18 @@ unsafe fn reduce_segment<T: Storage>(
     }
     thread::sync_threads();
 
-    // With a known stride, the distances between a thread's windows are part of the instructions.
-    let results = match of.stride[2] {
-        1 => windows(g, staged, reduction, 1),
-        stride => windows(g, staged, reduction, stride),
+    // With a known stride, the distances between a thread's windows are part of the instructions, and the
+    // loop of a known reduction does not select.
+    let known = |is_maximum: bool| {
+        let reduction = Reduction { is_maximum };
+        match of.stride[2] {
+            1 => windows(g, staged, reduction, 1),
+            stride => windows(g, staged, reduction, stride),
+        }
+    };
+    let results = match reduction.is_maximum {
+        true => known(true),
+        false => known(false),
     };
     unroll!(8, |i| {
         let q = first + thread + i as u32 * BLOCK_THREADS;
@@ -105,7 +88,8 @@ unsafe fn reduce_segment<T: Storage>(
 }
 
 /// Reduces the thread's windows, whose elements are in shared memory.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 unsafe fn windows(
     g: &PoolRowsGeometry,
     staged: Shared<f32>,

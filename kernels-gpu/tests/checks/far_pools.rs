@@ -15,7 +15,7 @@ use super::super::kernels::max_pool2d::MAX_POOL2D;
 use super::super::kernels::pool::POOL;
 use super::super::kernels::pool::nhwc::MAX_POOL_NHWC;
 use super::super::kernels::pool::overlapping::MAX_POOL_OVERLAPPING;
-use super::super::kernels::pool::rows::MAX_POOL_ROWS;
+use super::super::kernels::pool::rows::POOL_ROWS;
 use super::super::kernels::reduction::ROW_REDUCTION;
 use super::far::{blocks_are, far_blocks, number};
 use super::{Outcome, Run, label};
@@ -168,7 +168,7 @@ pub(crate) fn overlapping(run: &Run) -> Outcome {
             let (segments, span) = (u64::from(g.segments), u64::from(SEGMENT));
             let blocks = far_blocks(g.rows() * segments * span, span);
             let arguments = (x.source(), y.ptr(), g);
-            run.launch_some(&MAX_POOL_ROWS, &labels, g.shape(), &blocks, arguments)?;
+            run.launch_some(&POOL_ROWS, &labels, g.shape(), &blocks, arguments)?;
             for block in blocks {
                 let (row, first) = (block / segments, block % segments * span);
                 y.are(

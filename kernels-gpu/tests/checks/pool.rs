@@ -14,7 +14,7 @@ use oracle::Case;
 use super::super::kernels::pool::POOL;
 use super::super::kernels::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
 use super::super::kernels::pool::overlapping::{AVG_POOL_OVERLAPPING, MAX_POOL_OVERLAPPING};
-use super::super::kernels::pool::rows::{AVG_POOL_ROWS, MAX_POOL_ROWS};
+use super::super::kernels::pool::rows::POOL_ROWS;
 use super::{
     Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits, same_numbers,
 };
@@ -156,13 +156,9 @@ fn overlapping<T: Storage>(
         }
     }
     if let Some(g) = PoolRowsGeometry::in_segments(windows) {
-        let family = match windows.are_maxima() {
-            true => &MAX_POOL_ROWS,
-            false => &AVG_POOL_ROWS,
-        };
         let y = run.empty::<T>(wanted.len())?;
         let arguments = (x.source(), y.ptr(), g);
-        run.launch(family, &[label::<T>()], g.shape(), arguments)?;
+        run.launch(&POOL_ROWS, &[label::<T>()], g.shape(), arguments)?;
         same_numbers(&format!("{what} in segments"), &y, wanted)?;
     }
     Ok(())

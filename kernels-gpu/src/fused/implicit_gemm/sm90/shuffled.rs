@@ -64,7 +64,8 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
     }
 
     /// Stores the staged tile, where a channel has `1 << shift` filters.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn store_phases(&self, sums: &[f32; SUMS], staged_tile: usize, shift: u32) {
         let octets = HALF_PIXELS as usize / 8 / Self::STAGED_TILES;
         let lane = opaque::to_compiler(self.lane);
@@ -141,7 +142,8 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
     }
 
     /// Writes the rows, where a channel has `1 << shift` filters.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn write_phases<V: Copy>(
         &self,
         first: u32,

@@ -1,0 +1,49 @@
+//! Means and sums of a convolution's results over all positions, by the sums of the inputs that meet each tap.
+
+use kernels_gpu::conv::{CONV_MEAN, CONV_TAP_SUMS};
+use launch_config::conv_mean::{ConvMeanGeometry, TapSumsGeometry};
+
+use super::Filters;
+use crate::device::DType;
+use crate::error::Result;
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
+
+/// The launches of a convolution and a mean, or a sum, of its results.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConvMean {
+    pub(crate) sums: TapSumsGeometry,
+    pub(crate) mean: ConvMeanGeometry,
+}
+
+impl ConvMean {
+    /// Plans the launches.
+    pub(crate) fn plan(&self, plan: &mut LaunchPlan) -> Result<()> {
+        let labels = [DType::F32.label()];
+        plan.launch(&CONV_TAP_SUMS, &labels, self.sums.shape())?;
+        plan.launch(&CONV_MEAN, &labels, self.mean.shape())
+    }
+
+    /// Appends the launches for `x`, a dense NCHW tensor, with an output of the shape `output`.
+    ///
+    /// The geometries were made for the shapes of `x` and of the filters.
+    pub(crate) fn append(
+        &self,
+        program: &mut ProgramBuilder,
+        x: Value,
+        Filters { weight, bias }: Filters,
+        output: &[usize],
+    ) -> Result<Value> {
+        let elements = [self.sums.planes as usize, self.sums.all_taps() as usize];
+        let sums = program.tensor(&elements, DType::F32)?;
+        let y = program.tensor(output, program.dtype(x))?;
+        let (kernel, shape) = program.next(&CONV_TAP_SUMS);
+        // SAFETY: `x` and `sums` have the shapes that the geometry was made from.
+        unsafe { program.launch(kernel, shape, (x, sums, self.sums)) }
+        let (kernel, shape) = program.next(&CONV_MEAN);
+        let arguments = (sums, weight, bias, y, self.mean);
+        // SAFETY: all values have the shapes that the geometry was made from; the bias is present if the
+        // geometry says so.
+        unsafe { program.launch(kernel, shape, arguments) }
+        Ok(y)
+    }
+}
