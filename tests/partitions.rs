@@ -159,7 +159,7 @@ fn refusals(backend: Backend) -> Outcome {
         ),
         (
             "conv2d @no-such | group_norm scale max_pool2d clamp",
-            "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, depthwise, \
+            "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, conv-mean, depthwise, \
              gemm, direct-nhwc, implicit-gemm, direct, transposed, tensor, folded",
         ),
         (

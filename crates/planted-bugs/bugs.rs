@@ -47,7 +47,9 @@ bugs! {
             "count *= «end.min(last)» - start.max(first);" => "end";
     "pool/rows.rs":
         segments_begin_a_column_late, pool::windows::<f32>,
-            ".wrapping_sub(«of.padding[2]»);" => "of.padding[2].min(1)";
+            "let column = (first * of.stride[2]).wrapping_sub(«of.padding[2]»);" => "of.padding[2].min(1)";
+        segments_take_windows_beside_the_padding_for_whole, pool::windows::<f32>,
+            "of.kernel[2] <= columns && «start <= last»;" => "true";
         padded_columns_are_loaded, pool::windows::<f32>,
             "if nth(i) < g.staged && «column < columns» {" => "true";
         windows_are_reduced_before_they_are_staged, pool::windows::<f32>,

@@ -130,10 +130,8 @@ bugs! {
                 => "(part as u32).wrapping_mul(plane_words as u32) as usize";
     "fused/implicit_gemm/sm90/rows.rs":
         warp_specialized_tiles_are_written_in_32_bits, far_products::warp_specialized::<f16>,
-            "        «channel * plane as usize + of_tile as usize»"
-                => "(channel as u32).wrapping_mul(plane).wrapping_add(of_tile) as usize";
-        origins_of_tiles_are_kept_in_32_bits, far_products::warp_specialized::<f16>,
-            "[bytes as u32, «(bytes >> 32) as u32», self.limits(), 0]" => "0";
+            "let to = «self.plane(filter) * spatial as usize + position as usize»;"
+                => "(self.plane(filter) as u32).wrapping_mul(spatial).wrapping_add(position) as usize";
     "fused/implicit_gemm/halo.rs":
         halos_start_in_32_bits, far_products::narrow::<F16x2>,
             "        let from = «part * plane_k_vectors» + first as usize;"

@@ -78,7 +78,7 @@ bugs! {
             "                        if (i as u32) < «left» {" => "TOGETHER as u32";
     "fused/implicit_gemm/tables.rs":
         warp_specialized_slices_of_a_tile_of_two_outputs_are_neighbours, warp_specialized_tiles::two_outputs::<f16>,
-            "let slice = d * «outputs_d(g, tile)»;" => "1";
+            "(d * «outputs_d(g, tile)» * conv.p + h)" => "1";
         warp_specialized_strips_have_the_columns_of_the_first, implicit_gemm::warp_specialized::<f16>,
             "let column = column + «strip * OCTET_PIXELS»;" => "0";
         warp_specialized_rows_of_a_halo_follow_one_another_in_spite_of_the_stride, implicit_gemm::warp_specialized::<f16>,

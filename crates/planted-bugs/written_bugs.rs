@@ -7,15 +7,14 @@ bugs! {
             "residuals = [«residuals[1]», residuals[2]" => "residuals[0]";
         shuffled_columns_are_all_the_first_of_a_pixel, conv_transpose_shuffled::matches::<Bf16x3>,
             "<< shift) + («filter & ((1 << shift) - 1)»);" => "0";
+        shuffled_rows_are_of_the_first_slice_of_a_tile, conv_transpose_shuffled::matches::<Bf16x3>,
+            "let in_tile = «d * self.g.outputs_d * shuffle.slice» +" => "0";
         shuffled_channels_beyond_the_last_are_written, conv_transpose_shuffled::matches::<Bf16x3>,
-            "if «channel(i) < channels» {" => "true";
+            "if «(i as u32) < left» {" => "true";
         shuffled_columns_beyond_the_output_are_written, conv_transpose_shuffled::matches::<Bf16x3>,
-            "limits - last + «last.min(left - 1)»" => "last";
+            "|| «of_row >= shuffle.columns» {" => "false";
         shuffled_columns_in_pairs_are_those_of_every_second_lane, conv_transpose_shuffled::matches::<Bf16x3>,
             "column = opaque::to_compiler(column + «together * WARP_THREADS»);" => "WARP_THREADS";
-    "fused/implicit_gemm/tables.rs":
-        shuffled_rows_are_of_the_first_slice_of_a_tile, conv_transpose_shuffled::matches::<Bf16x3>,
-            "g.shuffle.columns_of([«slice», h, w])" => "0";
     "fused/implicit_gemm/sm90/listed.rs":
         lists_have_the_gain_of_the_filter, conv_transpose_shuffled::matches::<Bf16x3>,
             "let channel = «((self.channel + filter) >> shift)».min(channels - 1);" => "(self.channel + filter)";

@@ -7,6 +7,7 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::{self, Shared};
 use cuda_std::{Storage, bf16, f16, kernel, opaque, thread};
+use launch_config::pool::WindowResult;
 use launch_config::pool_rows::{
     BLOCK_THREADS, MIN_BLOCKS, OUTPUTS_PER_THREAD, PoolRowsGeometry, SEGMENT,
 };
@@ -78,10 +79,30 @@ pub unsafe fn pool_rows<T: Storage>(x: *const T, y: *mut T, g: &PoolRowsGeometry
         true => known(true),
         false => known(false),
     };
+    // Windows that are wholly in the input have one divisor, and a division by a power of two is a product.
+    let whole = match of.result {
+        WindowResult::Divided => of.divisor,
+        _ => of.kernel[2] as f32,
+    };
+    let is_product = whole.to_bits() & ((1 << (f32::MANTISSA_DIGITS - 1)) - 1) == 0;
+    let inverse = 1.0 / whole;
+    let last = columns.wrapping_sub(of.kernel[2]);
     unroll!(8, |i| {
         let q = first + thread + i as u32 * BLOCK_THREADS;
         if q < outputs {
-            let result = reduction.result(results[i], || divisor(of, [0, 0, q]));
+            // Windows in front of the input wrap around. All divisors may be given.
+            let start = (q * of.stride[2]).wrapping_sub(of.padding[2]);
+            let is_whole = of.kernel[2] <= columns && start <= last;
+            let result = if is_product && (is_whole || of.result == WindowResult::Divided) {
+                results[i] * inverse
+            } else {
+                results[i] / divisor(of, [0, 0, q])
+            };
+            let result = if reduction.is_maximum {
+                results[i]
+            } else {
+                result
+            };
             y.store(q as usize, T::from_f32(result));
         }
     });

@@ -105,15 +105,9 @@ impl PixelShuffle {
     #[must_use]
     #[inline(always)]
     pub const fn place(&self, filter: u32, [z, p, q]: [u32; 3]) -> [u32; 2] {
-        let at = self.first + self.columns_of([z, p, q]) + self.phase(filter);
+        let column = (q << self.shift) + self.phase(filter);
+        let at = self.first + z * self.slice + p * self.row + column;
         [filter >> self.shift, at]
-    }
-
-    /// Returns the distance of a pixel's first column from that of the first pixel.
-    #[must_use]
-    #[inline(always)]
-    pub const fn columns_of(&self, [z, p, q]: [u32; 3]) -> u32 {
-        z * self.slice + p * self.row + (q << self.shift)
     }
 
     /// Whether a tap, of depth, rows and columns, is in a filter's windows.

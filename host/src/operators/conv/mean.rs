@@ -1,4 +1,4 @@
-//! Means and sums of a convolution's results over all positions, by the sums of the inputs that meet each tap.
+//! Means and sums of a convolution's results over all positions, by the sums of inputs at each tap.
 
 use kernels_gpu::conv::{CONV_MEAN, CONV_TAP_SUMS};
 use launch_config::conv_mean::{ConvMeanGeometry, TapSumsGeometry};

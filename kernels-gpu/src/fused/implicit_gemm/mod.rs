@@ -43,10 +43,10 @@
 //! recomputed from their own window (`fixup`).
 //!
 //! # Layers
-//! The modules, from the bottom up. Each module imports only from lines before its own; a test checks it.
+//! The modules, from the bottom up. Each imports only from lines before its own (`cargo xtask layout`).
 //! 1. `format`, `tile`: operand formats; tiles as types, and their accumulators
 //! 2. `reformat`, `combine`: the kernels that reformat the input and combine moments
-//! 3. `place`, `tables`: the tile of a block; tables of K blocks, K-vectors, pixels and windows
+//! 3. `tile_coord`, `tables`: the tile of a block; tables of K blocks, K-vectors, pixels and windows
 //! 4. `filters`, `halo`, `fixup`: the kernel on the filters; halo tiles; the NaN/Inf fix-up
 //! 5. `results`: the epilogue
 //! 6. `multiplier`: the interface of the mainloop's MMA

@@ -295,8 +295,8 @@ pub(super) struct PixelCoord {
     base: u32,
     /// The packed coordinates in the tile.
     pub(super) coordinates: u32,
-    /// The offset in the output plane from the tile's first pixel; with a pixel shuffle, of its first column.
-    /// It is `u32::MAX` if the pixel is unused or beside the output.
+    /// The offset in the output plane from the tile's first pixel. It is `u32::MAX` if the pixel is unused or
+    /// beside the output.
     pub(super) position: u32,
 }
 
@@ -321,12 +321,7 @@ impl PixelCoord {
             base: if used { base } else { 0 },
             coordinates: if used { to_word(d, h, w) } else { OUTSIDE },
             position: if used && w < conv.q {
-                let slice = d * outputs_d(g, tile);
-                if tile.is_warp_specialized() && g.shuffle.is_present() {
-                    g.shuffle.columns_of([slice, h, w])
-                } else {
-                    (slice * conv.p + h) * conv.q + w
-                }
+                (d * outputs_d(g, tile) * conv.p + h) * conv.q + w
             } else {
                 u32::MAX
             },

@@ -94,8 +94,6 @@ pub(super) struct Results<'a, F: Format, const SUMS: usize, E: TileEpilogue> {
     pub(super) channel: u32,
     /// The number of the warp's filters that exist.
     pub(super) filters: u32,
-    /// The tile's last coordinates within the output, in the form of [`limits`], kept for reductions alone.
-    pub(super) limits: u32,
     /// The warp's rows of results in shared memory.
     pub(super) rows: Rows<F::Stored>,
 }
@@ -143,7 +141,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
         } = work.output_channels(filter);
         let memory = Memory::of(&g, mainloop, F::OPERANDS);
         let words = (memory.results).slice(warp * WRITTEN_WORDS, WRITTEN_WORDS);
-        let mut results = Self {
+        Self {
             memory,
             output,
             g,
@@ -153,11 +151,8 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
             filter,
             channel,
             filters,
-            limits: NO_PIXELS,
             rows: Rows::of(words),
-        };
-        results.limits = results.limits();
-        results
+        }
     }
 
     /// Writes the warp's output and moments of the tile. `input_descale` is the reciprocal scale of its
@@ -168,7 +163,6 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
     #[inline(always)]
     pub(super) unsafe fn finish(&self, mut sums: [f32; SUMS], input_descale: f32) {
         let is_whole = self.is_whole();
-        E::begin(self);
         let mut seen = false;
         let mut half = self.first_half;
         loop {

@@ -6,22 +6,19 @@
 use core::mem::size_of;
 
 use cuda_std::global::GlobalMut;
-use cuda_std::{Storage, opaque, warp};
+use cuda_std::{Storage, opaque};
 use launch_config::WARP_THREADS;
-use launch_config::implicit_gemm::sm90::{WARP_FILTERS, WRITTEN_WORDS};
+use launch_config::implicit_gemm::sm90::WARP_FILTERS;
 
 use super::super::format::Format;
 use super::super::results::is_inside;
 use super::TileEpilogue;
-use super::results::{HALF_OCTETS, Results, filter_shift};
+use super::results::{HALF_OCTETS, Results};
 use super::shared_rows::Rows;
 use crate::parts::unroll::unroll;
 
 /// Rows of a lane in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 8;
-
-/// The words of a tile's origin: behind the values of the last row.
-const ORIGIN: u32 = WRITTEN_WORDS - 4;
 
 impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// Stores staged tile `staged_tile` of a half to shared memory, and rounds its accumulators to the
@@ -40,48 +37,6 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
                 });
             }
         });
-    }
-
-    /// Keeps the tile's origin in shared memory, where it takes no registers beside the accumulators.
-    ///
-    /// # Safety
-    /// All lanes of the warp make this call, and a warp barrier follows.
-    #[inline(always)]
-    pub(super) unsafe fn keep_origin(&self) {
-        let bytes = (self.first_element() * size_of::<F::Stored>()) as u64;
-        let origin = [bytes as u32, (bytes >> 32) as u32, self.limits(), 0];
-        // All lanes have read the origin of the tile before.
-        warp::sync_warp(warp::ALL_LANES);
-        if self.lane == 0 {
-            self.rows.0.cast::<u32>().store_vec(ORIGIN, origin);
-        }
-    }
-
-    /// Returns the tile's origin: the result of its first pixel and the warp's first channel, and its last
-    /// coordinates within the output, in the form of [`limits`](Self::limits).
-    #[inline(always)]
-    pub(super) unsafe fn origin(&self) -> (*mut F::Stored, u32) {
-        let [low, high, limits, _] = self.rows.0.cast::<u32>().load_vec(ORIGIN);
-        let bytes = u64::from(high) << 32 | u64::from(low);
-        (self.output.y.wrapping_byte_add(bytes as usize), limits)
-    }
-
-    /// Returns the index of the tile's first result in an NCHW output, in the warp's first channel.
-    #[inline(always)]
-    pub(super) fn first_element(&self) -> usize {
-        let (g, place) = (&self.g, self.place);
-        let shift = filter_shift::<E>(g);
-        let (plane, of_tile) = if shift > 0 {
-            let of_tile = (g.shuffle).columns_of([self.first_slice(), place.p, place.q]);
-            (g.shuffle.plane, g.shuffle.first + of_tile)
-        } else {
-            let conv = &g.conv;
-            let row = self.first_slice() * conv.p + place.p;
-            (conv.output_pixels(), row * conv.q + place.q)
-        };
-        let channels = (g.conv.output_channels() >> shift) as usize;
-        let channel = place.sample as usize * channels + (self.channel >> shift) as usize;
-        channel * plane as usize + of_tile as usize
     }
 
     /// Writes the rows to the output, from pixel `first` of the tile on: 16 bytes at a time where enough
@@ -138,8 +93,10 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     ) {
         // Recomputed for each half; kept values derived from it would take too many registers.
         let lane = opaque::to_compiler(self.lane);
-        let (origin, limits) = self.origin();
-        let spatial = self.g.conv.output_pixels();
+        let limits = self.limits();
+        let conv = &self.g.conv;
+        let spatial = conv.output_pixels();
+        let of_tile = (self.first_slice() * conv.p + self.place.p) * conv.q + self.place.q;
         let (pixels, pitch) = (Rows::<F::Stored>::PIXELS, Rows::<F::Stored>::PITCH);
         // Lanes along the pixels of a row, and filters that the warp's lanes cover at a time.
         let lanes = (pixels / together).min(WARP_THREADS);
@@ -151,9 +108,10 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
             // Both loads are in flight together; the position of an unused pixel has no meaning.
             let at = self.memory.pixels.load(first + pixel);
             let position = self.memory.positions.load(first + pixel);
+            let position = of_tile.wrapping_add(position);
             if is_inside(limits, at) {
-                let to = origin.wrapping_add(position as usize);
-                let to = planes_behind(to, spatial, filter);
+                let to = self.plane(filter) * spatial as usize + position as usize;
+                let to = self.output.y.wrapping_add(to);
                 let from = (filter * pitch + pixel) / of_element;
                 unroll!(2, |group| {
                     let row = |i: usize| (ROWS_IN_FLIGHT * group + i) as u32 * step;

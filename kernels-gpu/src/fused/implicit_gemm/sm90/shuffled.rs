@@ -13,9 +13,9 @@ use launch_config::implicit_gemm::{K_VECTOR_BYTES, PixelShuffle};
 use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use super::super::format::Format;
-use super::super::results::{BEYOND, is_inside};
+use super::super::results::is_inside;
 use super::super::tables::from_word;
-use super::results::{NO_PIXELS, Results, elements};
+use super::results::{Results, elements};
 use super::rows::planes_behind;
 use super::shared_rows::Rows;
 use super::tile_epilogue::Stored;
@@ -27,6 +27,14 @@ pub(super) const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
 
 /// Rows that a lane has in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 4;
+
+/// The common origin of a tile's columns in the output.
+struct Origin {
+    /// The element of the output for the tile's first pixel, moved to column 0, in the warp's first channel.
+    at: usize,
+    /// The tile's limits.
+    limits: u32,
+}
 
 impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
     /// Whether filters become columns.
@@ -64,8 +72,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
     }
 
     /// Stores the staged tile, where a channel has `1 << shift` filters.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+    #[inline(always)]
     unsafe fn store_phases(&self, sums: &[f32; SUMS], staged_tile: usize, shift: u32) {
         let octets = HALF_PIXELS as usize / 8 / Self::STAGED_TILES;
         let lane = opaque::to_compiler(self.lane);
@@ -134,87 +141,69 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         load: impl Fn(u32) -> V,
         store: impl Fn(*mut F::Stored, V),
     ) {
-        // With a known number of phases, the distances between rows are part of the instructions.
-        match self.shuffle().shift {
-            1 => self.write_phases(first, [together, 1], load, store),
-            _ => self.write_phases(first, [together, 2], load, store),
-        }
-    }
-
-    /// Writes the rows, where a channel has `1 << shift` filters.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-    unsafe fn write_phases<V: Copy>(
-        &self,
-        first: u32,
-        [together, shift]: [u32; 2],
-        load: impl Fn(u32) -> V,
-        store: impl Fn(*mut F::Stored, V),
-    ) {
         let shuffle = self.shuffle();
-        let (origin, limits) = self.origin();
-        let (channels, of_warp) = (self.filters >> shift, WARP_FILTERS >> shift);
-        let row = (FILTER_WORDS * Rows::<F::Stored>::OF_WORD) << shift;
+        let channels = self.filters >> shuffle.shift;
+        let row = (FILTER_WORDS * Rows::<F::Stored>::OF_WORD) << shuffle.shift;
+        let origin = self.origin(&shuffle);
         let mut column = opaque::to_compiler(self.lane) * together;
-        // A lane's columns are of one phase each time.
-        let limits = self.limits_of_phase(&shuffle, limits, column & ((1 << shift) - 1));
-        while column < Rows::<F::Stored>::PIXELS << shift {
+        while column < Rows::<F::Stored>::PIXELS << shuffle.shift {
             opaque::not_unrolled();
-            if let Some(at) = self.place_of(limits, first, column, shift) {
-                let to = origin.wrapping_add(at as usize);
-                // Read for each column; kept distances of the planes would take registers.
-                let plane = opaque::to_compiler(shuffle.plane);
-                unroll!(2, |group| {
-                    let channel = |i: usize| (ROWS_IN_FLIGHT * group + i) as u32;
-                    if channel(0) < of_warp {
-                        // All loads are issued before the first store waits for one.
-                        let of = |i: usize| load(column + channel(i) * row);
-                        let rows = [of(0), of(1), of(2), of(3)];
-                        let write = |i| store(planes_behind(to, plane, channel(i)), rows[i]);
-                        // Usually all channels exist, and no store has a condition.
-                        if channels == of_warp {
-                            unroll!(4, |i| {
-                                write(i);
-                            });
-                        } else {
-                            unroll!(4, |i| {
-                                if channel(i) < channels {
-                                    write(i);
-                                }
-                            });
+            if let Some(to) = self.place_of(&shuffle, &origin, first, column) {
+                let mut to = self.output.y.wrapping_add(to);
+                let mut from = column;
+                let mut left = channels;
+                while left > 0 {
+                    opaque::not_unrolled();
+                    // All loads are issued before the first store waits for one. A warp has rows of all
+                    // channels, of which it writes those that exist.
+                    let of = |i: u32| load(from + i * row);
+                    let rows = [of(0), of(1), of(2), of(3)];
+                    unroll!(4, |i| {
+                        if (i as u32) < left {
+                            store(planes_behind(to, shuffle.plane, i as u32), rows[i]);
                         }
-                    }
-                });
+                    });
+                    to = planes_behind(to, shuffle.plane, ROWS_IN_FLIGHT as u32);
+                    from += ROWS_IN_FLIGHT as u32 * row;
+                    left = left.saturating_sub(ROWS_IN_FLIGHT as u32);
+                }
             }
             column = opaque::to_compiler(column + together * WARP_THREADS);
         }
     }
 
-    /// Returns the tile's `limits` for columns of phase `phase`: filters of the last pixel may make columns
-    /// beyond the output's.
+    /// Returns the origin of the tile's columns.
     #[inline(always)]
-    fn limits_of_phase(&self, shuffle: &PixelShuffle, limits: u32, phase: u32) -> u32 {
-        let last_phase = (1 << shuffle.shift) - 1;
-        let pixels = (shuffle.columns + last_phase - phase) >> shuffle.shift;
-        let left = pixels.saturating_sub(self.place.q);
-        let [_, _, last] = from_word(limits & !BEYOND);
-        if left == 0 {
-            NO_PIXELS
-        } else {
-            limits - last + last.min(left - 1)
+    unsafe fn origin(&self, shuffle: &PixelShuffle) -> Origin {
+        let place = self.place;
+        let of_output = (self.g.conv.output_channels() >> shuffle.shift) as usize;
+        let channel = place.sample as usize * of_output;
+        let channel = channel + (self.channel >> shuffle.shift) as usize;
+        let row = shuffle.first + self.first_slice() * shuffle.slice + place.p * shuffle.row;
+        Origin {
+            at: channel * shuffle.plane as usize + row as usize,
+            limits: self.limits(),
         }
     }
 
-    /// Returns the distance of column `column` of the rows from the tile's first result; `None` beyond the
-    /// output's end. The rows have the pixels from `first` on.
+    /// Returns the place in the output of column `column` of the rows, for the warp's first channel; `None`
+    /// beyond the output's end. The rows have the pixels from `first` on.
     #[inline(always)]
-    unsafe fn place_of(&self, limits: u32, first: u32, column: u32, shift: u32) -> Option<u32> {
-        let pixel = first + (column >> shift);
-        // Both loads are in flight together; the position of an unused pixel has no meaning.
-        let word = self.memory.pixels.load(pixel);
-        let position = self.memory.positions.load(pixel);
-        let phase = column & ((1 << shift) - 1);
-        is_inside(limits, word).then(|| position + phase)
+    unsafe fn place_of(
+        &self,
+        shuffle: &PixelShuffle,
+        origin: &Origin,
+        first: u32,
+        column: u32,
+    ) -> Option<usize> {
+        let word = self.memory.pixels.load(first + (column >> shuffle.shift));
+        let [d, h, w] = from_word(word);
+        let of_row = ((self.place.q + w) << shuffle.shift) + shuffle.phase(column);
+        if !is_inside(origin.limits, word) || of_row >= shuffle.columns {
+            return None;
+        }
+        let in_tile = d * self.g.outputs_d * shuffle.slice + h * shuffle.row;
+        Some(origin.at + (in_tile + of_row) as usize)
     }
 
     /// Writes the rows as [`write_shuffled`](Self::write_shuffled) does, through the list, four columns at a
@@ -235,16 +224,15 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         let channels = self.filters >> shuffle.shift;
         let row = (FILTER_WORDS * Rows::<F::Stored>::OF_WORD) << shuffle.shift;
         let vectors = (Rows::<F::Stored>::PIXELS / COLUMNS) << shuffle.shift;
-        let (first_element, limits) = (self.first_element(), self.limits());
+        let origin = self.origin(&shuffle);
         let mut vector = opaque::to_compiler(self.lane);
         while vector < vectors {
             opaque::not_unrolled();
             let column = vector * COLUMNS;
-            let Some(at) = self.place_of(limits, first, column, shuffle.shift) else {
+            let Some(first) = self.place_of(&shuffle, &origin, first, column) else {
                 vector = opaque::to_compiler(vector + WARP_THREADS);
                 continue;
             };
-            let first = first_element + at as usize;
             let mut done = 0;
             while done < channels {
                 opaque::not_unrolled();
@@ -283,4 +271,4 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         }
     }
 }
-const _: () = assert!(ROWS_IN_FLIGHT == 4 && WARP_FILTERS == 4 * ROWS_IN_FLIGHT as u32);
+const _: () = assert!(ROWS_IN_FLIGHT == 4 && WARP_FILTERS / 4 == ROWS_IN_FLIGHT as u32);

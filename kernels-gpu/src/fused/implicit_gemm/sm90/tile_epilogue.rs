@@ -16,13 +16,6 @@ pub(super) trait TileEpilogue: Sized {
     /// Whether a staged tile is f32, not of the stored type.
     const STAGES_F32: bool = false;
 
-    /// Prepares for a tile.
-    ///
-    /// # Safety
-    /// A warp barrier follows.
-    #[inline(always)]
-    unsafe fn begin<F: Format, const SUMS: usize>(_: &Results<'_, F, SUMS, Self>) {}
-
     /// Applies the list to the accumulators of a half of the tile, unless results go through it as they are
     /// written.
     #[inline(always)]
@@ -78,11 +71,6 @@ impl TileEpilogue for WithMoments {
     const HAS_NORM: bool = true;
 
     #[inline(always)]
-    unsafe fn begin<F: Format, const SUMS: usize>(results: &Results<'_, F, SUMS, Self>) {
-        results.keep_origin();
-    }
-
-    #[inline(always)]
     unsafe fn apply_list<F: Format, const SUMS: usize>(
         _: &Results<'_, F, SUMS, Self>,
         _: &mut [f32; SUMS],
@@ -112,11 +100,6 @@ impl TileEpilogue for WithMoments {
 
 impl TileEpilogue for Stored {
     const HAS_NORM: bool = false;
-
-    #[inline(always)]
-    unsafe fn begin<F: Format, const SUMS: usize>(results: &Results<'_, F, SUMS, Self>) {
-        results.keep_origin();
-    }
 
     #[inline(always)]
     unsafe fn apply_list<F: Format, const SUMS: usize>(
