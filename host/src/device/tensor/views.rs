@@ -19,8 +19,8 @@ impl Tensor {
     /// PyTorch's `x[:, start:end:step]`. Nothing is copied.
     ///
     /// # Errors
-    /// [`Error::NoSuchAxis`]; [`Error::BadSlice`] for a range beyond the axis or with its end before its
-    /// start, and for a step of 0.
+    /// [`NoSuchAxis`](crate::Error::NoSuchAxis); [`BadSlice`](crate::Error::BadSlice) for a range beyond the
+    /// axis or with its end before its start, and for a step of 0.
     ///
     /// # Examples
     /// ```
@@ -53,7 +53,7 @@ impl Tensor {
     /// copied.
     ///
     /// # Errors
-    /// [`Error::NoPermutation`] unless `axes` has each axis exactly once.
+    /// [`NoPermutation`](crate::Error::NoPermutation) unless `axes` has each axis exactly once.
     ///
     /// # Examples
     /// A channels-last tensor in the NCHW order of axes that models expect.
@@ -75,7 +75,7 @@ impl Tensor {
     /// is copied.
     ///
     /// # Errors
-    /// [`Error::NoSuchAxis`]
+    /// [`NoSuchAxis`](crate::Error::NoSuchAxis)
     pub fn transpose(&self, one: usize, other: usize) -> Result<Tensor> {
         let rank = self.shape().len();
         for axis in [one, other] {
