@@ -9,6 +9,7 @@ use super::region::Region;
 use super::without_norm::{
     depthwise_norm_pays_apart, gemm_pays, implicit_pays, is_apart_in_nhwc, norm_pays_apart,
 };
+use crate::operators::Precision;
 
 /// The reason why a row does not pay.
 type Pays = Result<(), &'static str>;
@@ -38,6 +39,23 @@ pub(super) fn one_launch_3d(region: &Region<'_>, lowered: &Lowered) -> Pays {
     unless(
         !(launch.fills || region.of.options.batch_invariant),
         "too few samples to fill the device with a block for each",
+    )
+}
+
+/// The positions of a convolution's results from which on a mean of them takes less time without the
+/// convolution, in fast and in accurate f32 (`docs/tuning.md`).
+const CONV_MEAN_POSITIONS: [usize; 2] = [4096, 512];
+
+pub(super) fn conv_mean(region: &Region<'_>, _: &Lowered) -> Pays {
+    let results = &region.of.problem.steps[region.layers[0]].output;
+    let [fast, accurate] = CONV_MEAN_POSITIONS;
+    let least = match region.of.options.precision {
+        Precision::Fast => fast,
+        Precision::Accurate => accurate,
+    };
+    unless(
+        results[2..].iter().product::<usize>() < least,
+        "too few positions, so that the convolution takes less time",
     )
 }
 

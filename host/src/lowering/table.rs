@@ -129,7 +129,7 @@ pub(super) static TABLE: [Row; 11] = [
         name: "conv-mean",
         implements: "in f32 from NCHW: a convolution, transposed or not, perhaps operations with constants, and the mean or the sum over all of space; filters of up to 32 taps, up to 8 along an axis",
         summary: "sums of the inputs that meet each tap, times the filters",
-        pays: pays::always,
+        pays: pays::conv_mean,
         can_implement: |row, region, form| {
             let of = match (&form.convolution, &form.transposed) {
                 (Some((_, conv)), _) => conv.into(),

@@ -3,6 +3,7 @@
 use kernels_gpu::conv::{CONV_MEAN, CONV_TAP_SUMS};
 use launch_config::conv_mean::{ConvMeanGeometry, TapSumsGeometry};
 
+use super::super::launching::compute;
 use super::Filters;
 use crate::device::DType;
 use crate::error::Result;
@@ -36,14 +37,12 @@ impl ConvMean {
         let elements = [self.sums.planes as usize, self.sums.all_taps() as usize];
         let sums = program.tensor(&elements, DType::F32)?;
         let y = program.tensor(output, program.dtype(x))?;
-        let (kernel, shape) = program.next(&CONV_TAP_SUMS);
-        // SAFETY: `x` and `sums` have the shapes that the geometry was made from.
-        unsafe { program.launch(kernel, shape, (x, sums, self.sums)) }
-        let (kernel, shape) = program.next(&CONV_MEAN);
-        let arguments = (sums, weight, bias, y, self.mean);
-        // SAFETY: all values have the shapes that the geometry was made from; the bias is present if the
+        // SAFETY: all values have the shapes that the geometries were made from; the bias is present if the
         // geometry says so.
-        unsafe { program.launch(kernel, shape, arguments) }
-        Ok(y)
+        unsafe {
+            compute(program, &CONV_TAP_SUMS, sums, (x, sums, self.sums));
+            let arguments = (sums, weight, bias, y, self.mean);
+            Ok(compute(program, &CONV_MEAN, y, arguments))
+        }
     }
 }
