@@ -47,7 +47,7 @@ pub(super) const CASES: Cases = cases!(
         overlapping_with_pad 2x3x13x11 kernel_size=[3,5] stride=[2,1] padding=[1,2]
         dilated_ceil_mode 1x5x17x23 kernel_size=[3,2] stride=[3,2] padding=1 dilation=[2,3] ceil_mode=true
         window_around_a_single_pixel 1x2x1x1 kernel_size=2 stride=1 padding=1 dilation=2
-        long_rows 1x2x1x1100 kernel_size=[1,8] stride=1 padding=[0,4] dilation=[1,3] special
+        long_rows 1x2x1x1700 kernel_size=[1,8] stride=1 padding=[0,4] dilation=[1,3] special
         windows_around_all_rows 2x3x5x7 kernel_size=2 stride=1 padding=[1,0] dilation=[6,1]
         nan_and_infinities 2x3x29x31 kernel_size=[3,2] special
         nan_and_infinities_with_pad 1x2x31x29 kernel_size=[3,5] stride=[2,1] padding=[1,2] special",

@@ -35,8 +35,8 @@ pub(in super::super) const AVG_POOL2D: Cases = cases!(
         ceil_mode 1x5x17x23 kernel_size=[4,3] stride=[3,5] padding=[2,1] ceil_mode=true
         ceil_mode_not_counted 1x5x17x23 \
             kernel_size=[4,3] stride=[3,5] padding=[2,1] ceil_mode=true count_include_pad=false
-        long_rows 1x2x1x1100 kernel_size=[1,8] stride=1 padding=[0,4] special
-        long_rows_not_counted 1x2x1x1100 kernel_size=[1,5] stride=1 padding=[0,2] count_include_pad=false
+        long_rows 1x2x1x1700 kernel_size=[1,8] stride=1 padding=[0,4] special
+        long_rows_not_counted 1x2x1x1700 kernel_size=[1,5] stride=1 padding=[0,2] count_include_pad=false
         divided 2x3x13x11 kernel_size=[3,5] stride=[2,1] padding=[1,2] divisor_override=-7
         largest_divisor 1x2x4x4 kernel_size=2 divisor_override=9223372036854775807
         shifted 1x2x33x31 kernel_size=[11,7] shifted=1000
