@@ -108,7 +108,8 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
         let [mut first, mut second] = [(); 2].map(|()| InFlight::at_rest(const { [0.0; SUMS] }));
         let mut to_release = None;
         let mut k_block = 0;
-        while k_block < g.k_blocks {
+        // There is a K block: without this loop's form, the compiler would zero the accumulators twice.
+        loop {
             opaque::not_unrolled();
             stages.full(state.stage).wait(state.parity);
             let pixels = first_pixels + state.stage * stage_units;
@@ -131,6 +132,9 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
             }
             state = state.next(&stages);
             k_block = opaque::to_compiler(k_block + 1);
+            if k_block == g.k_blocks {
+                break;
+            }
         }
         if ping_pong == 1 {
             // The warp has waited for all stages of its tile; the next ones belong to the other warpgroup.

@@ -199,11 +199,12 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
         // Resident filters were waited for in the first round, and are not released.
         let has_filters = F::LEAVES_IN_FLIGHT && round > 0 && filter_pipeline.wraps == 0;
         let mut filters_at = first_filters;
-        while k_block < end_k_block {
+        // There is a K block: without this loop's form, the compiler would zero the accumulators twice.
+        loop {
             halo_pipeline.full(halo.stage).wait(halo.parity);
             let pixels_at = first_pixels + halo.stage * stage_units;
             let mut step = 0;
-            while step < g.mma_steps {
+            loop {
                 let mut end = g.mma_steps;
                 if !has_filters {
                     filter_pipeline.full(filters.stage).wait(filters.parity);
@@ -236,9 +237,15 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
                 if !has_filters {
                     filters = filters.next(&filter_pipeline);
                 }
+                if step == g.mma_steps {
+                    break;
+                }
             }
             halo = halo.next(&halo_pipeline);
             k_block += 1;
+            if k_block == end_k_block {
+                break;
+            }
         }
         if ping_pong == 1 {
             // The warp has waited for all stages of its tile; the next stages belong to the other warpgroup.
