@@ -222,7 +222,7 @@ macro_rules! batches {
         InFlight { sums, batch: backend::newest_batch() }
     }};
     (@shared $name:ident, $sums:literal, $a:ident, $b:ident) => {
-        batches!(@shared $name, $sums, $a, $b, [0.0; $sums])
+        batches!(@shared $name, $sums, $a, $b, const { [0.0; $sums] })
     };
     (@shared $name:ident, $sums:literal, $a:ident, $b:ident, $start:expr) => {{
         let (a, b) = ($a.map(|rows| rows.0), $b.map(|columns| columns.0));
@@ -240,6 +240,8 @@ batches! {
     add_f16_3, "f16", 64, 3, registers, 32, d: [f32; 32] = d;
     add_bf16_3, "bf16", 64, 3, registers, 32, d: [f32; 32] = d;
     start_shared_n128_f16_9, "f16", 128, 9, shared, 64;
+    start_shared_n128_f16_3, "f16", 128, 3, shared, 64;
+    start_shared_n256_f16_3, "f16", 256, 3, shared, 128;
     add_shared_n128_f16_3, "f16", 128, 3, shared, 64, batch: InFlight<64> = batch.sums;
     add_shared_n128_bf16_3, "bf16", 128, 3, shared, 64, batch: InFlight<64> = batch.sums;
     add_shared_n64_f16_4, "f16", 64, 4, shared, 32, batch: InFlight<32> = batch.sums;
@@ -252,30 +254,39 @@ batches! {
     add_shared_n256_bf16_3, "bf16", 256, 3, shared, 128, batch: InFlight<128> = batch.sums;
 }
 
-macro_rules! add_interleaved {
-    ($($name:ident, $ty:literal, $columns:literal, $half:literal, $sums:literal;)*) => {device_functions! {$(
-        #[doc = concat!("Starts to add the products of 3 steps of ", $ty, " to sums of ", $columns, " columns, which may be in flight, with A in shared memory: the first eight columns are")]
+macro_rules! interleaved {
+    ($($name:ident, $ty:literal, $columns:literal, $half:literal, $sums:literal $(, $given:ident)?;)*) => {device_functions! {$(
+        #[doc = concat!("Starts the sum over 3 steps of ", $ty, ", of ", $columns, " columns")]
+        $(#[doc = concat!(", added to `", stringify!($given), "`")])?
+        #[doc = ", with A in shared memory: the first eight columns are"]
         #[doc = concat!("the first of `even`, the next eight the first of `odd`, and so on. Two instructions for each step, `wgmma.mma_async.sync.aligned.m64n", $half, "k16.f32.", $ty, ".", $ty, "`.")]
         ///
         /// # Safety
         /// As for other batches, for A and both Bs.
         #[must_use]
         unsafe fn $name(
-            batch: InFlight<$sums>, a: &[MatrixDescriptor; 3], even: &[MatrixDescriptor; 3], odd: &[MatrixDescriptor; 3]
+            $($given: InFlight<$sums>,)?
+            a: &[MatrixDescriptor; 3], even: &[MatrixDescriptor; 3], odd: &[MatrixDescriptor; 3]
         ) -> InFlight<$sums> = {
             let [a, even, odd] = [a, even, odd].map(|lines| lines.map(|lines| lines.0));
-            let mut sums = batch.sums;
+            let mut sums = interleaved!(@sums $sums $(, $given)?);
             backend::$name(&mut sums, &a, [&even, &odd]);
             InFlight { sums, batch: backend::newest_batch() }
         };
     )*}};
+    (@sums $sums:literal) => { const { [0.0; $sums] } };
+    (@sums $sums:literal, $given:ident) => { $given.sums };
 }
 
-add_interleaved! {
-    add_interleaved_n128_f16_3, "f16", 128, 64, 64;
-    add_interleaved_n128_bf16_3, "bf16", 128, 64, 64;
-    add_interleaved_n256_f16_3, "f16", 256, 128, 128;
-    add_interleaved_n256_bf16_3, "bf16", 256, 128, 128;
+interleaved! {
+    start_interleaved_n128_f16_3, "f16", 128, 64, 64;
+    start_interleaved_n128_bf16_3, "bf16", 128, 64, 64;
+    start_interleaved_n256_f16_3, "f16", 256, 128, 128;
+    start_interleaved_n256_bf16_3, "bf16", 256, 128, 128;
+    add_interleaved_n128_f16_3, "f16", 128, 64, 64, batch;
+    add_interleaved_n128_bf16_3, "bf16", 128, 64, 64, batch;
+    add_interleaved_n256_f16_3, "f16", 256, 128, 128, batch;
+    add_interleaved_n256_bf16_3, "bf16", 256, 128, 128, batch;
 }
 
 device_functions! {

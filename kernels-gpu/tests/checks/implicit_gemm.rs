@@ -163,8 +163,8 @@ pub(crate) fn split<F: Operand>(run: &Run) -> Outcome {
     let rows = rows! {
         // Two tiles of filters, in one block or in two, and several tiles of pixels.
         [2, 70, 100], [1, 14, 30], [1, 3, 3];
-        // One tile a block, and fewer K blocks than the largest cluster has blocks.
-        [3, 32, 9], [3, 17, 10], [3, 3, 3];
+        // One tile a block, and shares of the K blocks that differ.
+        [3, 70, 9], [3, 17, 10], [3, 3, 3];
     };
     for (number, row) in rows.into_iter().enumerate() {
         for split_k in [2, 4] {

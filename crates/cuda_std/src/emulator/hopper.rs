@@ -109,6 +109,8 @@ batches! {
     registers add_f16_3, F16, 3, 32, d;
     registers add_bf16_3, Bf16, 3, 32, d;
     shared start_shared_n128_f16_9, F16, 9, 64 = [0.0; 64];
+    shared start_shared_n128_f16_3, F16, 3, 64 = [0.0; 64];
+    shared start_shared_n256_f16_3, F16, 3, 128 = [0.0; 128];
     shared add_shared_n64_f16_4, F16, 4, 32;
     shared add_shared_n64_bf16_4, Bf16, 4, 32;
     shared add_shared_n64_tf32_4, Tf32, 4, 32;
@@ -123,15 +125,20 @@ batches! {
 }
 
 macro_rules! interleaved_batches {
-    ($($name:ident, $kind:ident, $sums:literal;)*) => {$(
+    ($($name:ident, $kind:ident, $sums:literal $(= $start:expr)?;)*) => {$(
         #[track_caller]
         pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; 3], b: [&[u64; 3]; 2]) {
+            $(*d = $start;)?
             wgmma::multiply(Kind::$kind, d, RowsOfA::Shared(a), &[b[0], b[1]], Location::caller());
         }
     )*};
 }
 
 interleaved_batches! {
+    start_interleaved_n128_f16_3, F16, 64 = [0.0; 64];
+    start_interleaved_n128_bf16_3, Bf16, 64 = [0.0; 64];
+    start_interleaved_n256_f16_3, F16, 128 = [0.0; 128];
+    start_interleaved_n256_bf16_3, Bf16, 128 = [0.0; 128];
     add_interleaved_n128_f16_3, F16, 64;
     add_interleaved_n128_bf16_3, Bf16, 64;
     add_interleaved_n256_f16_3, F16, 128;

@@ -239,6 +239,8 @@ batches! {
     add add_f16_3, "f16", "m64n64k16", 32, registers 3, "";
     add add_bf16_3, "bf16", "m64n64k16", 32, registers 3, "";
     start start_shared_n128_f16_9, "f16", "m64n128k16", 64, shared 9, "";
+    start start_shared_n128_f16_3, "f16", "m64n128k16", 64, shared 3, "";
+    start start_shared_n256_f16_3, "f16", "m64n256k16", 128, shared 3, "";
     add add_shared_n64_f16_4, "f16", "m64n64k16", 32, shared 4, "";
     add add_shared_n64_bf16_4, "bf16", "m64n64k16", 32, shared 4, "";
     add add_shared_n64_tf32_4, "tf32", "m64n64k8", 32, shared 4, "";
@@ -252,28 +254,29 @@ batches! {
     add add_shared_f16_8, "f16", "m64n256k16", 128, shared 8, "\nwgmma.wait_group.sync.aligned 0;";
 }
 
-/// MMA batches of three steps that add to the accumulator. Each step has two instructions, for alternating
+/// MMA batches of three steps that start from zero or add to the accumulator. Each step has two instructions, for alternating
 /// groups of eight columns.
 macro_rules! interleaved {
-    (($name:ident, $ty:tt, $shape:literal, $sums:tt) $($i:literal)*) => {
+    (($how:ident $adds:literal $name:ident, $ty:tt, $shape:literal, $sums:tt) $($i:literal)*) => {
         #[inline(always)]
         pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; 3], [even, odd]: [&[u64; 3]; 2]) {
             // SAFETY: as for other batches.
             unsafe {
                 asm!(
                     "{{",
-                    ".reg .pred more;",
+                    ".reg .pred first, more;",
+                    concat!("setp.ne.b32 first, ", $adds, ", 0;"),
                     "setp.ne.b32 more, 1, 0;",
                     "wgmma.fence.sync.aligned;",
-                    step!($ty, $shape, even $sums, a0, b0, "more"),
-                    step!($ty, $shape, odd $sums, a0, c0, "more"),
+                    step!($ty, $shape, even $sums, a0, b0, "first"),
+                    step!($ty, $shape, odd $sums, a0, c0, "first"),
                     step!($ty, $shape, even $sums, a1, b1, "more"),
                     step!($ty, $shape, odd $sums, a1, c1, "more"),
                     step!($ty, $shape, even $sums, a2, b2, "more"),
                     step!($ty, $shape, odd $sums, a2, c2, "more"),
                     "wgmma.commit_group.sync.aligned;",
                     "}}",
-                    $(inout(reg32) d[$i],)*
+                    $($how(reg32) d[$i],)*
                     a0 = in(reg64) a[0], b0 = in(reg64) even[0], c0 = in(reg64) odd[0],
                     a1 = in(reg64) a[1], b1 = in(reg64) even[1], c1 = in(reg64) odd[1],
                     a2 = in(reg64) a[2], b2 = in(reg64) even[2], c2 = in(reg64) odd[2],
@@ -284,10 +287,14 @@ macro_rules! interleaved {
     };
 }
 
-with_indices! { 64, interleaved (add_interleaved_n128_f16_3, "f16", "m64n64k16", 64) }
-with_indices! { 64, interleaved (add_interleaved_n128_bf16_3, "bf16", "m64n64k16", 64) }
-with_indices! { 128, interleaved (add_interleaved_n256_f16_3, "f16", "m64n128k16", 128) }
-with_indices! { 128, interleaved (add_interleaved_n256_bf16_3, "bf16", "m64n128k16", 128) }
+with_indices! { 64, interleaved (out "0" start_interleaved_n128_f16_3, "f16", "m64n64k16", 64) }
+with_indices! { 64, interleaved (out "0" start_interleaved_n128_bf16_3, "bf16", "m64n64k16", 64) }
+with_indices! { 128, interleaved (out "0" start_interleaved_n256_f16_3, "f16", "m64n128k16", 128) }
+with_indices! { 128, interleaved (out "0" start_interleaved_n256_bf16_3, "bf16", "m64n128k16", 128) }
+with_indices! { 64, interleaved (inout "1" add_interleaved_n128_f16_3, "f16", "m64n64k16", 64) }
+with_indices! { 64, interleaved (inout "1" add_interleaved_n128_bf16_3, "bf16", "m64n64k16", 64) }
+with_indices! { 128, interleaved (inout "1" add_interleaved_n256_f16_3, "f16", "m64n128k16", 128) }
+with_indices! { 128, interleaved (inout "1" add_interleaved_n256_bf16_3, "bf16", "m64n128k16", 128) }
 
 /// The identity of an MMA batch. Only the emulator needs it.
 #[derive(Debug, Clone, Copy)]

@@ -75,6 +75,7 @@ const ONE_TILE_COST: u64 = 115;
 
 impl ImplicitGemmGeometry {
     /// Returns the K blocks of block `rank` of `split_k` blocks, a power of two: the first one, and the end.
+    /// There are at least as many K blocks as blocks, so each block has one.
     #[must_use]
     #[inline(always)]
     pub const fn warp_specialized_k_blocks(&self, rank: u32, split_k: u32) -> [u32; 2] {

@@ -126,7 +126,7 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
             unroll!(16, |i| {
                 // The warp barrier keeps the compiler from moving loads up, which would take too many
                 // registers.
-                if i % 8 == 0 {
+                if i % 4 == 0 {
                     warp::sync_warp(warp::ALL_LANES);
                 }
                 let from = partner + (16 * half + i) as u32 * LANES_WORDS;
@@ -143,7 +143,7 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
             if half < SUMS / 64 {
                 unroll!(16, |i| {
                     // As above.
-                    if i % 8 == 0 {
+                    if i % 2 == 0 {
                         warp::sync_warp(warp::ALL_LANES);
                     }
                     let from = |sent: u32| sent + (16 * half + i) as u32 * LANES_WORDS;

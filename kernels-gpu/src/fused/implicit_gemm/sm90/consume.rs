@@ -166,8 +166,8 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
             memory.order_barrier(warpgroup).wait(parity ^ 1 ^ warpgroup);
         }
         let layout = layout::<F, SUMS>(g, parts);
-        // The MMA batch from step `step` of the K block on, of filters and pixels that begin at these units.
-        let multiply = |sums, step: u32, [filters_at, pixels_at]: [u32; 2]| {
+        // The operands of the MMA batch from step `step` of the K block on, which begin at these units.
+        let operands = |step: u32, [filters_at, pixels_at]: [u32; 2]| {
             let filter = |i: u32| {
                 let first = filters_at + i * step_parts * MMA_STEP_UNITS;
                 MatrixDescriptor::laid_out(first, FILTER_LAYOUT)
@@ -191,61 +191,64 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
             } else {
                 HALF_OCTETS * to_next
             };
-            F::multiply(sums, filter_operands, pixel_operands, second)
+            (filter_operands, pixel_operands, second)
         };
-        let mut sums = F::zeros();
-        let mut used = Used::default();
-        let [mut k_block, end_k_block] = work.k_blocks();
         // Resident filters were waited for in the first round, and are not released.
         let has_filters = F::LEAVES_IN_FLIGHT && round > 0 && filter_pipeline.wraps == 0;
-        let mut filters_at = first_filters;
-        // There is a K block: without this loop's form, the compiler would zero the accumulators twice.
-        loop {
+        let wait_for_halo = |halo: PipelineState| {
             halo_pipeline.full(halo.stage).wait(halo.parity);
-            let pixels_at = first_pixels + halo.stage * stage_units;
-            let mut step = 0;
-            loop {
-                let mut end = g.mma_steps;
-                if !has_filters {
-                    filter_pipeline.full(filters.stage).wait(filters.parity);
-                    filters_at = first_filters + filters.stage * tiles * mma_batch_units;
-                    end = step + MMA_BATCH_STEPS;
-                }
-                loop {
-                    opaque::not_unrolled();
-                    sums = multiply(sums, step, [filters_at, pixels_at]);
-                    F::settle_older(&sums);
-                    filters_at += tiles * mma_batch_units;
-                    step = opaque::to_compiler(step + MMA_BATCH_STEPS);
-                    if F::LEAVES_IN_FLIGHT {
-                        used.release(&filter_pipeline, &halo_pipeline);
-                    }
-                    if step == end {
-                        break;
-                    }
-                }
-                used = Used {
-                    filters: (!has_filters).then_some(filters.stage),
-                    halo: (step == g.mma_steps).then_some(halo.stage),
-                };
-                // Otherwise the stage would be released only when the next K block is full. A producer that
-                // converts into the stage would then wait for other producers.
-                if !F::LEAVES_IN_FLIGHT || step == g.mma_steps && releases_early::<F>(memory) {
-                    F::settle(&sums);
-                    used.release(&filter_pipeline, &halo_pipeline);
-                }
-                if !has_filters {
-                    filters = filters.next(&filter_pipeline);
-                }
-                if step == g.mma_steps {
+            first_pixels + halo.stage * stage_units
+        };
+        let wait_for_filters = |filters: PipelineState| {
+            filter_pipeline.full(filters.stage).wait(filters.parity);
+            first_filters + filters.stage * tiles * mma_batch_units
+        };
+        let [mut k_block, end_k_block] = work.k_blocks();
+        let mut step = opaque::to_compiler(0);
+        let mut pixels_at = wait_for_halo(halo);
+        let mut filters_at = first_filters;
+        if !has_filters {
+            filters_at = wait_for_filters(filters);
+        }
+        let (filter_operands, pixel_operands, second) = operands(step, [filters_at, pixels_at]);
+        let mut sums = F::start_sum(filter_operands, pixel_operands, second);
+        let mut used = Used::default();
+        loop {
+            opaque::not_unrolled();
+            F::settle_older(&sums);
+            if F::LEAVES_IN_FLIGHT {
+                used.release(&filter_pipeline, &halo_pipeline);
+            }
+            step = opaque::to_compiler(step + MMA_BATCH_STEPS);
+            let ends_k_block = step == g.mma_steps;
+            used = Used {
+                filters: (!has_filters).then_some(filters.stage),
+                halo: ends_k_block.then_some(halo.stage),
+            };
+            // Otherwise the stage would be released only when the next K block is full. A producer that
+            // converts into the stage would then wait for other producers.
+            if !F::LEAVES_IN_FLIGHT || ends_k_block && releases_early::<F>(memory) {
+                F::settle(&sums);
+                used.release(&filter_pipeline, &halo_pipeline);
+            }
+            if !has_filters {
+                filters = filters.next(&filter_pipeline);
+            }
+            if ends_k_block {
+                halo = halo.next(&halo_pipeline);
+                k_block += 1;
+                if k_block == end_k_block {
                     break;
                 }
+                pixels_at = wait_for_halo(halo);
+                step = 0;
             }
-            halo = halo.next(&halo_pipeline);
-            k_block += 1;
-            if k_block == end_k_block {
-                break;
+            filters_at += tiles * mma_batch_units;
+            if !has_filters {
+                filters_at = wait_for_filters(filters);
             }
+            let (filter_operands, pixel_operands, second) = operands(step, [filters_at, pixels_at]);
+            sums = F::add(sums, filter_operands, pixel_operands, second);
         }
         if ping_pong == 1 {
             // The warp has waited for all stages of its tile; the next stages belong to the other warpgroup.

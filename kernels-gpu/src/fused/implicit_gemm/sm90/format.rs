@@ -48,26 +48,25 @@ impl Operands {
 pub(super) trait WarpSpecializedFormat<const SUMS: usize>: Format {
     /// The accumulators, perhaps of MMAs in flight.
     type Sums;
-    /// Whether [`multiply`](Self::multiply) leaves MMA batches in flight.
+    /// Whether [`add`](Self::add) leaves MMA batches in flight.
     const LEAVES_IN_FLIGHT: bool;
     /// Whether an MMA batch multiplies the even octets of pixels first, then the odd ones. With two strips,
     /// the odd octets are of the other strip.
     const INTERLEAVED: bool;
 
-    /// Accumulators of zeros. They are constants, because an array that a loop fills is in local memory.
-    fn zeros() -> Self::Sums;
+    /// Starts the first MMA batch of a sum. The arguments are those of [`add`](Self::add).
+    ///
+    /// # Safety
+    /// As for [`add`](Self::add).
+    unsafe fn start_sum(filters: Operands, pixels: Operands, second: u32) -> Self::Sums;
 
     /// Accumulates an MMA batch. `second` is the distance, in units of 16 bytes, of the odd octets from the
     /// even ones if [`INTERLEAVED`](Self::INTERLEAVED), else of the second 128 pixels from the first.
     ///
     /// # Safety
     /// All threads of a warpgroup make this call, and the operands are in shared memory.
-    unsafe fn multiply(
-        sums: Self::Sums,
-        filters: Operands,
-        pixels: Operands,
-        second: u32,
-    ) -> Self::Sums;
+    unsafe fn add(sums: Self::Sums, filters: Operands, pixels: Operands, second: u32)
+    -> Self::Sums;
 
     /// Waits for all MMAs in flight but those of the latest MMA batch.
     ///
@@ -90,31 +89,31 @@ pub(super) trait WarpSpecializedFormat<const SUMS: usize>: Format {
 
 /// Starts an MMA batch of all octets of pixels, or of the even and then the odd ones.
 macro_rules! start {
-    (false, $add:ident, $sums:ident, $filters:ident, $pixels:ident, $second:ident) => {{
+    (false, $batch:ident, ($($sums:ident,)?), $filters:ident, $pixels:ident, $second:ident) => {{
         let _ = $second;
-        wgmma::$add($sums, &$filters.first, &$pixels.first)
+        wgmma::$batch($($sums,)? &$filters.first, &$pixels.first)
     }};
-    (true, $add:ident, $sums:ident, $filters:ident, $pixels:ident, $second:ident) => {{
+    (true, $batch:ident, ($($sums:ident,)?), $filters:ident, $pixels:ident, $second:ident) => {{
         let odd = $pixels.offset($second);
-        wgmma::$add($sums, &$filters.first, &$pixels.first, &odd.first)
+        wgmma::$batch($($sums,)? &$filters.first, &$pixels.first, &odd.first)
     }};
 }
 
 macro_rules! accumulates_in_flight {
-    ($($Format:ident, $sums:literal, $interleaved:tt, $add:ident;)*) => {$(
+    ($($Format:ident, $sums:literal, $interleaved:tt, $start:ident, $add:ident;)*) => {$(
         impl WarpSpecializedFormat<$sums> for $Format {
             type Sums = InFlight<$sums>;
             const LEAVES_IN_FLIGHT: bool = true;
             const INTERLEAVED: bool = $interleaved;
 
             #[inline(always)]
-            fn zeros() -> Self::Sums {
-                InFlight::at_rest(const { [0.0; $sums] })
+            unsafe fn start_sum(filters: Operands, pixels: Operands, second: u32) -> Self::Sums {
+                start!($interleaved, $start, (), filters, pixels, second)
             }
 
             #[inline(always)]
-            unsafe fn multiply(sums: Self::Sums, filters: Operands, pixels: Operands, second: u32) -> Self::Sums {
-                start!($interleaved, $add, sums, filters, pixels, second)
+            unsafe fn add(sums: Self::Sums, filters: Operands, pixels: Operands, second: u32) -> Self::Sums {
+                start!($interleaved, $add, (sums,), filters, pixels, second)
             }
 
             #[inline(always)]
@@ -136,12 +135,12 @@ macro_rules! accumulates_in_flight {
 }
 
 accumulates_in_flight! {
-    ScaledF16, 64, false, add_shared_n128_f16_3;
-    ScaledF16, 128, false, add_shared_n256_f16_3;
-    F16, 64, true, add_interleaved_n128_f16_3;
-    F16, 128, true, add_interleaved_n256_f16_3;
-    Bf16, 64, true, add_interleaved_n128_bf16_3;
-    Bf16, 128, true, add_interleaved_n256_bf16_3;
+    ScaledF16, 64, false, start_shared_n128_f16_3, add_shared_n128_f16_3;
+    ScaledF16, 128, false, start_shared_n256_f16_3, add_shared_n256_f16_3;
+    F16, 64, true, start_interleaved_n128_f16_3, add_interleaved_n128_f16_3;
+    F16, 128, true, start_interleaved_n256_f16_3, add_interleaved_n256_f16_3;
+    Bf16, 64, true, start_interleaved_n128_bf16_3, add_interleaved_n128_bf16_3;
+    Bf16, 128, true, start_interleaved_n256_bf16_3, add_interleaved_n256_bf16_3;
 }
 
 impl<const SUMS: usize> WarpSpecializedFormat<SUMS> for F16x2 {
@@ -150,12 +149,13 @@ impl<const SUMS: usize> WarpSpecializedFormat<SUMS> for F16x2 {
     const INTERLEAVED: bool = false;
 
     #[inline(always)]
-    fn zeros() -> Self::Sums {
-        const { [0.0; SUMS] }
+    unsafe fn start_sum(filters: Operands, pixels: Operands, second: u32) -> Self::Sums {
+        // A constant, because an array that a loop fills is in local memory.
+        <Self as WarpSpecializedFormat<SUMS>>::add(const { [0.0; SUMS] }, filters, pixels, second)
     }
 
     #[inline(always)]
-    unsafe fn multiply(
+    unsafe fn add(
         mut sums: Self::Sums,
         filters: Operands,
         pixels: Operands,
@@ -221,16 +221,17 @@ macro_rules! accumulates_with_promotion {
             const INTERLEAVED: bool = false;
 
             #[inline(always)]
-            fn zeros() -> Self::Sums {
-                PromotedSums {
+            unsafe fn start_sum(filters: Operands, pixels: Operands, second: u32) -> Self::Sums {
+                let zeros = PromotedSums {
                     mma_batches: InFlight::at_rest(const { [0.0; $sums] }),
                     count: 0,
                     promoted: const { [0.0; $sums] },
-                }
+                };
+                <Self as WarpSpecializedFormat<$sums>>::add(zeros, filters, pixels, second)
             }
 
             #[inline(always)]
-            unsafe fn multiply(kept: Self::Sums, filters: Operands, pixels: Operands, _: u32) -> Self::Sums {
+            unsafe fn add(kept: Self::Sums, filters: Operands, pixels: Operands, _: u32) -> Self::Sums {
                 let PromotedSums { mma_batches, count, mut promoted } = kept;
                 let mma_batches = wgmma::$add(mma_batches, &filters.first, &pixels.first);
                 if count + 1 < PROMOTION_MMA_BATCHES {
