@@ -94,9 +94,9 @@ bugs! {
             "                «sums.wait_for_older::<1>();»" => "sums.wait_for_older::<2>();";
     "fused/implicit_gemm/sm90/consume.rs":
         warp_specialized_halo_is_given_back_after_each_batch, implicit_gemm::warp_specialized::<f16>,
-            "halo: «(step == g.mma_steps).then_some(halo.stage)»," => "Some(halo.stage)";
+            "halo: «ends_k_block.then_some(halo.stage)»," => "Some(halo.stage)";
         warp_specialized_filters_are_multiplied_before_they_arrive, implicit_gemm::warp_specialized::<f16>,
-            "                    «filter_pipeline.full(filters.stage).wait(filters.parity);»\n" => "";
+            "            «filter_pipeline.full(filters.stage).wait(filters.parity);»\n" => "";
         warp_specialized_halo_is_multiplied_before_it_arrives, implicit_gemm::warp_specialized::<f16>,
             "            «halo_pipeline.full(halo.stage).wait(halo.parity);»\n" => "";
         warp_specialized_octets_are_eight_k_vectors_apart, implicit_gemm::warp_specialized::<f16>,
