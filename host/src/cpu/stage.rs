@@ -155,26 +155,25 @@ impl Convolution<'_> {
     }
 }
 
-/// Splits a path into the longest runs with a normal form. `parameter` is as in [`Stage::new`].
+/// Layers with a normal form.
+pub(super) type Run<'a> = (&'a [usize], NormalForm);
+
+/// Makes the stages of runs. `parameter` is as in [`Stage::new`].
 pub(super) fn stages<'a>(
     problem: &GraphProblem,
-    path: &[usize],
+    runs: Vec<Run<'_>>,
     parameter: impl Fn(usize, usize) -> Option<&'a [f32]>,
 ) -> Vec<Stage<'a>> {
-    let runs = normal_forms(problem, path).into_iter();
-    let stage = |(layers, form): (&[usize], _)| {
+    let stage = |(layers, form): Run<'_>| {
         let input = &problem.steps[layers[0]].input;
         let output = &problem.steps[layers[layers.len() - 1]].output;
         Stage::new(form, input, output, &parameter)
     };
-    runs.map(stage).collect()
+    runs.into_iter().map(stage).collect()
 }
 
-/// Splits a path into the longest runs with a normal form, and returns both.
-pub(super) fn normal_forms<'a>(
-    problem: &GraphProblem,
-    path: &'a [usize],
-) -> Vec<(&'a [usize], NormalForm)> {
+/// Splits a path into the longest runs with a normal form.
+pub(super) fn normal_forms<'a>(problem: &GraphProblem, path: &'a [usize]) -> Vec<Run<'a>> {
     let mut runs = Vec::new();
     let mut rest = path;
     let form = |layers: &[usize]| NormalForm::of(problem, layers.iter().copied());
