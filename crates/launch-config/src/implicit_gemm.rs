@@ -25,7 +25,9 @@
 use super::conv::ConvGeometry;
 use super::{LaunchShape, WARP_THREADS};
 
+mod architectures;
 mod channels_last;
+mod choice;
 mod combining;
 mod config;
 mod costs;
@@ -47,8 +49,9 @@ mod tile;
 mod tiles;
 
 pub use channels_last::{KVectorStrides, Loader};
+pub use choice::ASSUMED_BATCH;
 pub use combining::{COMBINED_BY_THREAD, Combining, combining};
-pub use config::{ASSUMED_BATCH, GemmConfig, GemmDevice};
+pub use config::{GemmConfig, GemmDevice};
 pub use epilogue::{Epilogue, EpilogueKind, RoundedEpilogue, RoundedFunction};
 pub use filters::FilterLoader;
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
