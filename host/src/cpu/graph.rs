@@ -170,11 +170,7 @@ impl<'a> Path<'a> {
 
 /// Splits a path behind layers whose outputs are an operand of another stage, since only the outputs of paths
 /// are complete tensors.
-fn readable_paths<'a>(
-    graph: &Graph,
-    problem: &GraphProblem,
-    path: &'a [usize],
-) -> Vec<Path<'a>> {
+fn readable_paths<'a>(graph: &Graph, problem: &GraphProblem, path: &'a [usize]) -> Vec<Path<'a>> {
     let (mut found, mut rest) = (Vec::new(), path);
     while !rest.is_empty() {
         let mut path = Path::new(problem, rest);
@@ -255,9 +251,7 @@ pub(crate) fn operator(
 /// The output shape of the form's convolution and reduction, each of which may be absent.
 fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
     let mut output = input.to_vec();
-    let ordinary = form.convolution.map(|(_, conv)| (conv.k, conv.output));
-    let transposed = form.transposed.map(|(_, conv)| (conv.k, conv.output));
-    if let Some((channels, extents)) = ordinary.or(transposed) {
+    if let Some((channels, extents)) = form.convolved() {
         // The output of an image has no depth axis, so the first extent is omitted.
         let absent = 5 - input.len();
         output[1] = channels;
@@ -265,7 +259,6 @@ fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
     }
     match form.epilogue.reduce {
         Some((_, Reduction::Pool(pool))) => output[2..].copy_from_slice(&pool.output_shape()[2..]),
-        Some((_, Reduction::MaxPool2d(pool))) => output[2..].copy_from_slice(&pool.output),
         Some((_, Reduction::Upsample(of))) => output[2..].copy_from_slice(&of.output_shape()[2..]),
         Some((_, Reduction::Axes(problem))) => return problem.output_shape(&output),
         Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) | None => {}

@@ -285,7 +285,13 @@ impl ProgramBuilder {
         bytes_moved: u64,
     ) {
         let launch = Box::new(Typed { kernel, arguments });
-        self.append(kernel.name(), shape, launch, &arguments.uses(), Some(bytes_moved));
+        self.append(
+            kernel.name(),
+            shape,
+            launch,
+            &arguments.uses(),
+            Some(bytes_moved),
+        );
     }
 
     /// Appends a launch with these uses of values, which moves each of them once if it declares no bytes. (A
@@ -298,7 +304,11 @@ impl ProgramBuilder {
         uses: &[Use],
         bytes_moved: Option<u64>,
     ) {
-        let each_once = || uses.iter().map(|used| self.values[used.value.0].bytes).sum();
+        let each_once = || {
+            uses.iter()
+                .map(|used| self.values[used.value.0].bytes)
+                .sum()
+        };
         let bytes_moved = bytes_moved.unwrap_or_else(each_once);
         let now = self.steps.len();
         for used in uses {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::fault::{Fault, FaultKind};
 use super::stamp;
-use crate::common::MAX_SHARED_BYTES;
 use crate::LaunchBounds;
+use crate::common::MAX_SHARED_BYTES;
 
 /// The shape of a launch, and how to run it.
 ///
