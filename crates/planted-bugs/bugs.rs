@@ -1,6 +1,6 @@
-// The planted bugs of most kernels. `lists.rs` names the other lists. The build script, which plants the bugs,
-// and the test, which expects their detection, include them all. The entries after the name of a source file
-// are:
+// The planted bugs of most kernels. `lists.rs` names the other lists. The build script, which plants the
+// bugs, and the test, which expects their detection, include them all. The entries after the name of a source
+// file are:
 //
 // - the name of the bug, which is also the name of a test,
 // - the check of `kernels-gpu` that detects it,

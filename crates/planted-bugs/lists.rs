@@ -1,5 +1,5 @@
-// All lists of planted bugs. `build.rs` and `tests/caught.rs` include this file; each defines the macro `bugs`
-// and the type `Bug`.
+// All lists of planted bugs. `build.rs` and `tests/caught.rs` include this file; each defines the macro
+// `bugs` and the type `Bug`.
 
 include!("bugs.rs");
 include!("warp_specialized_bugs.rs");

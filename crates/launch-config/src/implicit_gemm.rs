@@ -49,9 +49,8 @@ mod tile;
 mod tiles;
 
 pub use channels_last::{KVectorStrides, Loader};
-pub use choice::ASSUMED_BATCH;
 pub use combining::{COMBINED_BY_THREAD, Combining, combining};
-pub use config::{GemmConfig, GemmDevice};
+pub use config::{ASSUMED_BATCH, GemmConfig, GemmDevice};
 pub use epilogue::{Epilogue, EpilogueKind, RoundedEpilogue, RoundedFunction};
 pub use filters::FilterLoader;
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};

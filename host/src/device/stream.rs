@@ -250,8 +250,9 @@ impl Stream {
         match (self.0.device.kind(), &self.0.gpu) {
             (Kind::Gpu(gpu), Some(stream)) => {
                 let facts = KernelFacts::of(kernel);
-                // SAFETY: the array is made from the tuple of the kernel's parameter types, so it has one entry
-                // per parameter. The stream is alive and belongs to this GPU; the caller promises the rest.
+                // SAFETY: the array is made from the tuple of the kernel's parameter types, so it has one
+                // entry per parameter. The stream is alive and belongs to this GPU; the caller promises the
+                // rest.
                 arguments.with_params(|parameters| unsafe {
                     gpu.launch(stream, facts, &shape, parameters)
                 })?;

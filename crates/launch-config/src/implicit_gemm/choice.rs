@@ -4,7 +4,7 @@ use super::k_blocks::MAX_K_BLOCK_K_VECTORS;
 use super::pixels::{choose_pixels, reach};
 use super::reformatted::k_vector_channels;
 use super::{
-    BLOCK_THREADS, EpilogueKind, FilterLoader, GemmConfig, GemmDevice, GemmTile,
+    ASSUMED_BATCH, BLOCK_THREADS, EpilogueKind, FilterLoader, GemmConfig, GemmDevice, GemmTile,
     ImplicitGemmGeometry, K_VECTOR_VALUES, KVectorStrides, MmaOperands, OperandFormat,
     PixelShuffle, Prescale, SCANNED_ELEMENTS, SPREAD_THREADS, StagedTiles, WARP_SPECIALIZED, sm90,
 };
@@ -14,10 +14,6 @@ use crate::{LaunchShape, Refusal};
 
 /// Shared memory that the system reserves in each block, in bytes.
 const BLOCK_RESERVE: u32 = 1024;
-
-/// The batch for which tiles are chosen where results must not depend on the batch: enough samples for the
-/// throughput of larger batches, few enough that a single sample does not leave most of a device idle.
-pub const ASSUMED_BATCH: u64 = 8;
 
 impl GemmConfig {
     /// Chooses the config of a convolution in `format` on a device. `pool` has the rows and columns of

@@ -1,8 +1,12 @@
-//! The configuration of an implicit GEMM. `choice` chooses it; other methods are in the files of the parts that
-//! they are about.
+//! The configuration of an implicit GEMM. `choice` chooses it; other methods are in the files of the parts
+//! that they are about.
 
 use super::{GemmTile, ImplicitGemmGeometry, OperandFormat};
 use crate::{Arch, TensorRates};
+
+/// The batch for which tiles are chosen where results must not depend on the batch: enough samples for the
+/// throughput of larger batches, few enough that a single sample does not leave most of a device idle.
+pub const ASSUMED_BATCH: u64 = 8;
 
 /// The properties of a device that a config depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -156,7 +156,7 @@ enum Part {
 }
 
 impl NormalForm {
-    /// Returns the channels and the extents of a convolution's results, if there is a convolution of any kind.
+    /// Returns the channels and the extents of a convolution's results, if the form has one of any kind.
     #[must_use]
     pub fn convolved(&self) -> Option<(usize, [usize; 3])> {
         let ordinary = self.convolution.map(|(_, conv)| (conv.k, conv.output));

@@ -52,8 +52,8 @@ impl Gpu {
     /// Checks the launch contract, then launches a kernel on a stream of this GPU.
     ///
     /// # Safety
-    /// `stream` is a live stream of this GPU, `parameters` has the address of a value for each of the kernel's
-    /// parameters, and the kernel's own requirements hold.
+    /// `stream` is a live stream of this GPU, `parameters` has the address of a value for each of the
+    /// kernel's parameters, and the kernel's own requirements hold.
     pub(crate) unsafe fn launch(
         &self,
         stream: &GpuStream,
