@@ -1,8 +1,6 @@
-// The planted bugs of most kernels. `warp_specialized_bugs.rs`, `channels_last_bugs.rs`, `split_bugs.rs`,
-// `ping_pong_bugs.rs`, `nhwc_bugs.rs`, `written_bugs.rs` and `gemm_bugs.rs` have those of other kernels, and
-// `hardware_bugs.rs` those about hardware rules. The build script, which plants the bugs, and the test,
-// which expects their detection, include these files; each defines the macro `bugs`. The entries after the
-// name of a source file are:
+// The planted bugs of most kernels. `lists.rs` names the other lists. The build script, which plants the
+// bugs, and the test, which expects their detection, include them all. The entries after the name of a source
+// file are:
 //
 // - the name of the bug, which is also the name of a test,
 // - the check of `kernels-gpu` that detects it,

@@ -22,15 +22,7 @@ macro_rules! bugs {
     };
 }
 
-include!("bugs.rs");
-include!("warp_specialized_bugs.rs");
-include!("channels_last_bugs.rs");
-include!("ping_pong_bugs.rs");
-include!("split_bugs.rs");
-include!("nhwc_bugs.rs");
-include!("written_bugs.rs");
-include!("hardware_bugs.rs");
-include!("gemm_bugs.rs");
+include!("lists.rs");
 
 /// Crate attributes of a library's root file, which a module must not have.
 const CRATE_ATTRIBUTES: [&str; 2] = [
@@ -80,16 +72,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::remove_dir_all(&target)?;
     }
     println!("cargo::rerun-if-changed={}", source.display());
-    println!("cargo::rerun-if-changed=bugs.rs");
-    println!("cargo::rerun-if-changed=warp_specialized_bugs.rs");
-    println!("cargo::rerun-if-changed=channels_last_bugs.rs");
-    println!("cargo::rerun-if-changed=ping_pong_bugs.rs");
-    println!("cargo::rerun-if-changed=split_bugs.rs");
-    println!("cargo::rerun-if-changed=nhwc_bugs.rs");
-    println!("cargo::rerun-if-changed=written_bugs.rs");
-    println!("cargo::rerun-if-changed=hardware_bugs.rs");
-    println!("cargo::rerun-if-changed=gemm_bugs.rs");
-    println!("cargo::rerun-if-changed=build.rs");
+    for entry in fs::read_dir(".")? {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        if name.ends_with(".rs") {
+            println!("cargo::rerun-if-changed={name}");
+        }
+    }
     // The copy runs in the emulator, which supports all Hopper features. As in the build script of the
     // kernels.
     println!("cargo::rustc-cfg=hopper");
@@ -156,18 +145,7 @@ impl Copy {
 
     /// Plants the bugs. Several of them may affect the same place.
     fn plant(&mut self) -> Result<(), String> {
-        let bugs = [
-            BUGS,
-            WARP_SPECIALIZED_BUGS,
-            CHANNELS_LAST_BUGS,
-            PING_PONG_BUGS,
-            SPLIT_BUGS,
-            NHWC_BUGS,
-            WRITTEN_BUGS,
-            HARDWARE_BUGS,
-            GEMM_BUGS,
-        ]
-        .concat();
+        let bugs = LISTS.concat();
         for (number, bug) in bugs.iter().enumerate() {
             let is_here = |other: &Bug| (other.file, other.right) == (bug.file, bug.right);
             if bugs[..number].iter().any(is_here) {

@@ -1,5 +1,6 @@
 //! The launch contract: limits of kernels and devices, checked before a launch.
 
+use cuda_std::{Instance, KernelArgs};
 use launch_config::{Arch, LaunchShape};
 
 /// A launch that was refused. Nothing ran.
@@ -97,6 +98,17 @@ pub(crate) struct KernelFacts {
     pub(crate) name: &'static str,
     pub(crate) max_threads: Option<u32>,
     pub(crate) static_shared_bytes: u32,
+}
+
+impl KernelFacts {
+    /// The facts of a kernel whose static shared memory is not known.
+    pub(crate) fn of<A: KernelArgs>(kernel: &Instance<A>) -> Self {
+        Self {
+            name: kernel.name(),
+            max_threads: kernel.bounds().max_threads,
+            static_shared_bytes: 0,
+        }
+    }
 }
 
 /// Refuses a launch beyond the limits of the kernel or the device.

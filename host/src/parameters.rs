@@ -183,15 +183,12 @@ impl Parameters {
     /// Replaces the value of a parameter.
     ///
     /// # Errors
-    /// [`ParametersError::Unexpected`], [`ParametersError::Shapes`], [`ParametersError::TooLarge`].
+    /// [`ParametersError::Unknown`], [`ParametersError::Shapes`], [`ParametersError::TooLarge`].
     pub fn set(&mut self, name: &str, value: ArrayD<f32>) -> Result<(), ParametersError> {
         let known = self.table.iter().position(|other| other.name == name);
-        let index = known.ok_or_else(|| ParametersError::Unexpected {
-            names: vec![GivenName {
-                name: name.to_owned(),
-                renamed: None,
-            }],
-            of_layers: Vec::new(),
+        let index = known.ok_or_else(|| ParametersError::Unknown {
+            name: name.to_owned(),
+            parameters: self.table.iter().map(|other| other.name.clone()).collect(),
         })?;
         check_shapes([(&self.table[index], name, value.shape())])?;
         self.values[index] = standard(&self.table[index], value)?;

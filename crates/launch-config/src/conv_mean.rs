@@ -95,43 +95,31 @@ pub struct Convolved {
     is_transposed: bool,
 }
 
-impl From<&ConvProblem<3>> for Convolved {
-    fn from(of: &ConvProblem<3>) -> Self {
-        Self {
-            n: of.n,
-            groups: of.groups,
-            group_c: of.c_per_group(),
-            group_k: of.k / of.groups,
-            input: of.input,
-            output: of.output,
-            kernel_size: of.kernel_size,
-            stride: of.stride,
-            padding: of.padding,
-            dilation: of.dilation,
-            bias: of.bias,
-            is_transposed: false,
+macro_rules! convolved {
+    ($Problem:ty, $is_transposed:literal) => {
+        impl From<&$Problem> for Convolved {
+            fn from(of: &$Problem) -> Self {
+                Self {
+                    n: of.n,
+                    groups: of.groups,
+                    group_c: of.c_per_group(),
+                    group_k: of.k / of.groups,
+                    input: of.input,
+                    output: of.output,
+                    kernel_size: of.kernel_size,
+                    stride: of.stride,
+                    padding: of.padding,
+                    dilation: of.dilation,
+                    bias: of.bias,
+                    is_transposed: $is_transposed,
+                }
+            }
         }
-    }
+    };
 }
 
-impl From<&ConvTransposeProblem<3>> for Convolved {
-    fn from(of: &ConvTransposeProblem<3>) -> Self {
-        Self {
-            n: of.n,
-            groups: of.groups,
-            group_c: of.c_per_group(),
-            group_k: of.k_per_group(),
-            input: of.input,
-            output: of.output,
-            kernel_size: of.kernel_size,
-            stride: of.stride,
-            padding: of.padding,
-            dilation: of.dilation,
-            bias: of.bias,
-            is_transposed: true,
-        }
-    }
-}
+convolved!(ConvProblem<3>, false);
+convolved!(ConvTransposeProblem<3>, true);
 
 impl Convolved {
     /// Returns the positions of an axis of the input that meet a tap. Output `o` of a convolution meets input

@@ -6,9 +6,8 @@
 use op_spec::{
     ArithmeticOperand, ArithmeticProblem, BatchNormProblem, ChannelShape, ClampProblem,
     ConvProblem, ConvSpec, ConvTransposeProblem, ConvTransposeSpec, GeluApproximation,
-    GroupNormProblem, InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, Pad, Pass,
-    PointwiseSpec, PoolProblem, Pooled, PreluProblem, Quantity, ReductionOp, ScaleProblem,
-    SpecError,
+    GroupNormProblem, InstanceNormProblem, LayerNormProblem, Pad, Pass, PointwiseSpec, PoolProblem,
+    Pooled, PreluProblem, Quantity, ReductionOp, ScaleProblem, SpecError,
 };
 
 use crate::Presence;
@@ -174,34 +173,32 @@ impl KernelGeometry for PoolProblem {
     }
 }
 
-impl KernelGeometry for MaxPool2dProblem {
-    type Geometry = PoolGeometry;
-
-    fn geometry(&self) -> Result<PoolGeometry, SpecError> {
-        check_plane(
-            "max_pool2d",
-            "padded input plane",
-            &self.input,
-            &self.padding,
-        )?;
-        check_plane("max_pool2d", "output plane", &self.output, &[0, 0])?;
+impl PoolGeometry {
+    /// Returns the argument of the kernels of `max_pool2d` and its fusions, for a pool of images.
+    ///
+    /// # Errors
+    /// As [`KernelGeometry::geometry`].
+    pub fn of(pool: &PoolProblem) -> Result<Self, SpecError> {
+        let operator = pool.operator;
+        check_plane(operator, "padded input plane", &pool.input, &pool.padding)?;
+        check_plane(operator, "output plane", &pool.output, &[0; 3])?;
         let extent =
-            |name, axis, value| kernel_extent("max_pool2d", Quantity::entry(name, axis), value);
-        Ok(PoolGeometry {
-            planes: (self.n * self.c) as u64,
-            channels: extent("input", 1, self.c)?,
-            h: extent("input", 2, self.input[0])?,
-            w: extent("input", 3, self.input[1])?,
-            p: extent("output", 2, self.output[0])?,
-            q: extent("output", 3, self.output[1])?,
-            r: extent("kernel_size", 0, self.kernel_size[0])?,
-            s: extent("kernel_size", 1, self.kernel_size[1])?,
-            stride_h: extent("stride", 0, self.stride[0])?,
-            stride_w: extent("stride", 1, self.stride[1])?,
-            pad_h: extent("padding", 0, self.padding[0])?,
-            pad_w: extent("padding", 1, self.padding[1])?,
-            dilation_h: extent("dilation", 0, self.dilation[0])?,
-            dilation_w: extent("dilation", 1, self.dilation[1])?,
+            |name, axis, value| kernel_extent(operator, Quantity::entry(name, axis), value);
+        Ok(Self {
+            planes: (pool.n * pool.c) as u64,
+            channels: extent("input", 1, pool.c)?,
+            h: extent("input", 2, pool.input[1])?,
+            w: extent("input", 3, pool.input[2])?,
+            p: extent("output", 2, pool.output[1])?,
+            q: extent("output", 3, pool.output[2])?,
+            r: extent("kernel_size", 0, pool.kernel_size[1])?,
+            s: extent("kernel_size", 1, pool.kernel_size[2])?,
+            stride_h: extent("stride", 0, pool.stride[1])?,
+            stride_w: extent("stride", 1, pool.stride[2])?,
+            pad_h: extent("padding", 0, pool.padding[1])?,
+            pad_w: extent("padding", 1, pool.padding[2])?,
+            dilation_h: extent("dilation", 0, pool.dilation[1])?,
+            dilation_w: extent("dilation", 1, pool.dilation[2])?,
             columns: Reciprocal::of(1),
             near: Reciprocal::of(1),
             task: PoolTask::OUTPUT,

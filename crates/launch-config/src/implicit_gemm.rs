@@ -25,7 +25,9 @@
 use super::conv::ConvGeometry;
 use super::{LaunchShape, WARP_THREADS};
 
+mod architectures;
 mod channels_last;
+mod choice;
 mod combining;
 mod config;
 mod costs;

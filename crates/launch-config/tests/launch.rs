@@ -4,7 +4,7 @@ use launch_config::KernelGeometry;
 use launch_config::channel_reduction::{self, ChannelReductionGeometry};
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, OperandFormat};
-use launch_config::max_pool2d::PoolTask;
+use launch_config::max_pool2d::{PoolGeometry, PoolTask};
 use launch_config::norm::{MAX_SPLITS, NormGeometry, SPLIT_ELEMENTS, WARP_ROW_ELEMENTS};
 use launch_config::{LaunchShape, MAX_BLOCKS, WARP_THREADS, elementwise, max_pool2d};
 use op_spec::{Conv2dSpec, Conv3dSpec, ConvSpec, MaxPool2dSpec};
@@ -122,7 +122,7 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
         (spec.stride, spec.padding) = (Some(stride), padding);
         spec.dilation = [dilation; 2];
         let problem = spec.problem(&shape).expect("a valid case");
-        problem.geometry().expect("a small case")
+        PoolGeometry::of(&problem.pool).expect("a small case")
     };
     let stem = geometry([64, 64, 112, 112], [2, 2], [1, 1], 1);
     assert_eq!((stem.task, stem.plane_tasks()), (PoolTask::STACK, 14 * 56));

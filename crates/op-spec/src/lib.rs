@@ -67,6 +67,7 @@ mod layer_norm;
 mod layout;
 #[cfg(feature = "graph")]
 mod linear;
+mod max_pool2d;
 mod narrow;
 mod pad;
 mod pointwise;
@@ -99,13 +100,14 @@ pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
 pub use layer_norm::{LayerNormProblem, LayerNormSpec};
 pub use layout::Layout;
+pub use max_pool2d::{MaxPool2dSpec, MaxPool3dSpec, MaxPoolSpec};
 pub use narrow::{NarrowProblem, NarrowSpec};
 pub use pad::{PadProblem, PadSpec, PadWidths};
 pub use pointwise::{ClampProblem, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 pub use pool::{
     AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec,
-    AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec, MaxPool2dProblem, MaxPool2dSpec,
-    MaxPool3dProblem, MaxPool3dSpec, MaxPoolSpec, PoolProblem, Pooled,
+    AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec, MaxPool2dProblem, MaxPool3dProblem,
+    PoolProblem, Pooled,
 };
 pub use prelu::{PreluProblem, PreluSpec};
 pub use reduction::{Dims, Pass, ReductionOp, ReductionProblem, ReductionSpec};

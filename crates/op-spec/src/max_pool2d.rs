@@ -1,9 +1,11 @@
 //! The maximum of windows of images and volumes.
 
-use super::{Attributes, MaxPool3dProblem, PoolProblem, Pooled, batch_of};
+#[cfg(feature = "graph")]
+pub(crate) mod layer;
+
 use crate::SpecError;
+use crate::pool::{Attributes, MaxPool2dProblem, MaxPool3dProblem, Pooled};
 use crate::setters::{PerAxis, setters};
-use crate::shape::{Shape, elements};
 
 /// Attributes of max pooling of images (`D` = 2) or volumes (3); see
 /// [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html)
@@ -12,10 +14,7 @@ use crate::shape::{Shape, elements};
 #[cfg_attr(
     feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
-    serde(
-        try_from = "super::layer::MaximumFile",
-        into = "super::layer::MaximumFile"
-    )
+    serde(try_from = "layer::MaximumFile", into = "layer::MaximumFile")
 )]
 #[non_exhaustive]
 pub struct MaxPoolSpec<const D: usize> {
@@ -95,27 +94,8 @@ impl MaxPoolSpec<2> {
     /// over half the kernel; a dilated window larger than the padded input (which `ceil_mode`
     /// relaxes by `stride - 1`).
     pub fn problem(&self, input: &[usize]) -> Result<MaxPool2dProblem, SpecError> {
-        let attributes = self.attributes();
-        let operator = attributes.operator;
-        let (n, c, extents) = batch_of::<2>(operator, input)?;
-        let mut problem = MaxPool2dProblem {
-            n,
-            c,
-            input: extents,
-            output: [0, 0],
-            kernel_size: attributes.kernel_size,
-            stride: attributes.stride,
-            padding: attributes.padding,
-            dilation: attributes.dilation,
-        };
-        for (axis, extent) in extents.into_iter().enumerate() {
-            let window = attributes.window(axis);
-            problem.output[axis] = window.output_extent(operator, axis, extent)?;
-            attributes.check_padding(axis)?;
-        }
-        elements(operator, "input", input)?;
-        elements(operator, "output", &problem.output_shape())?;
-        Ok(problem)
+        let pool = self.attributes().problem(input)?;
+        Ok(MaxPool2dProblem { pool })
     }
 }
 
@@ -129,60 +109,5 @@ impl MaxPoolSpec<3> {
     pub fn problem(&self, input: &[usize]) -> Result<MaxPool3dProblem, SpecError> {
         let pool = self.attributes().problem(input)?;
         Ok(MaxPool3dProblem { pool })
-    }
-}
-
-/// A max pooling whose extents and attributes fit together. Only `output` depends on `ceil_mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MaxPool2dProblem {
-    /// Samples.
-    pub n: usize,
-    /// Channels.
-    pub c: usize,
-    /// Input extents, `h, w`.
-    pub input: [usize; 2],
-    /// Output extents, `p, q`.
-    pub output: [usize; 2],
-    /// Window extents.
-    pub kernel_size: [usize; 2],
-    /// Step between windows.
-    pub stride: [usize; 2],
-    /// Padding on both sides.
-    pub padding: [usize; 2],
-    /// Step between the elements of a window.
-    pub dilation: [usize; 2],
-}
-
-impl MaxPool2dProblem {
-    /// Shape of the input.
-    #[must_use]
-    pub fn input_shape(&self) -> Shape {
-        Shape::new(self.n, self.c, self.input)
-    }
-
-    /// Returns the same pool of volumes that are one voxel deep.
-    #[must_use]
-    pub fn of_volumes(&self) -> PoolProblem {
-        let volume = |depth: usize, [h, w]: [usize; 2]| [depth, h, w];
-        PoolProblem {
-            operator: "max_pool2d",
-            dimensions: 2,
-            n: self.n,
-            c: self.c,
-            input: volume(1, self.input),
-            output: volume(1, self.output),
-            kernel_size: volume(1, self.kernel_size),
-            stride: volume(1, self.stride),
-            padding: volume(0, self.padding),
-            dilation: volume(1, self.dilation),
-            pooled: Pooled::Maximum,
-        }
-    }
-
-    /// Shape of the output.
-    #[must_use]
-    pub fn output_shape(&self) -> Shape {
-        Shape::new(self.n, self.c, self.output)
     }
 }

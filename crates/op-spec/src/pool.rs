@@ -1,17 +1,12 @@
-//! Pools of windows of images and volumes: maxima, averages, averages of all positions. (Max pooling of
-//! images is part of fusions, and therefore has a separate problem type.)
+//! Pools of windows of images and volumes: maxima, averages, averages of all positions.
 
 mod adaptive;
 mod average;
 #[cfg(feature = "graph")]
 pub(crate) mod layer;
-// The file is beside the files of the other operators.
-#[path = "max_pool2d.rs"]
-mod maximum;
 
 pub use adaptive::{AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolSpec};
 pub use average::{AvgPool2dSpec, AvgPool3dSpec, AvgPoolSpec};
-pub use maximum::{MaxPool2dProblem, MaxPool2dSpec, MaxPool3dSpec, MaxPoolSpec};
 
 use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 use crate::shape::{Shape, elements};
@@ -62,14 +57,14 @@ pub struct PoolProblem {
 }
 
 /// The common attributes of all pools of `D` dimensions.
-struct Attributes<const D: usize> {
-    operator: &'static str,
-    kernel_size: [usize; D],
-    stride: [usize; D],
-    padding: [usize; D],
-    dilation: [usize; D],
-    ceil_mode: bool,
-    pooled: Pooled,
+pub(crate) struct Attributes<const D: usize> {
+    pub(crate) operator: &'static str,
+    pub(crate) kernel_size: [usize; D],
+    pub(crate) stride: [usize; D],
+    pub(crate) padding: [usize; D],
+    pub(crate) dilation: [usize; D],
+    pub(crate) ceil_mode: bool,
+    pub(crate) pooled: Pooled,
 }
 
 impl<const D: usize> Attributes<D> {
@@ -99,7 +94,7 @@ impl<const D: usize> Attributes<D> {
     }
 
     /// Checks the attributes before any input shape is known.
-    fn check(&self) -> Result<(), SpecError> {
+    pub(crate) fn check(&self) -> Result<(), SpecError> {
         if self.pooled == Pooled::DividedBy(0) {
             return Err(SpecError::ZeroDivisor {
                 operator: self.operator,
@@ -112,7 +107,7 @@ impl<const D: usize> Attributes<D> {
     }
 
     /// Checks the attributes against the input's shape.
-    fn problem(&self, input: &[usize]) -> Result<PoolProblem, SpecError> {
+    pub(crate) fn problem(&self, input: &[usize]) -> Result<PoolProblem, SpecError> {
         let operator = self.operator;
         let (n, c, extents) = batch_of::<D>(operator, input)?;
         self.check()?;
@@ -166,6 +161,8 @@ macro_rules! problems {
 }
 
 problems! {
+    /// A max pooling of images whose extents and attributes fit together.
+    MaxPool2dProblem;
     /// A max pooling of volumes whose extents and attributes fit together.
     MaxPool3dProblem;
     /// An average pooling whose extents and attributes fit together.
@@ -220,6 +217,12 @@ impl PoolProblem {
             2 => Shape::new(self.n, self.c, [h, w]),
             _ => Shape::new(self.n, self.c, [d, h, w]),
         }
+    }
+
+    /// Whether the results are the maxima of windows of images.
+    #[must_use]
+    pub fn is_max_of_images(&self) -> bool {
+        self.dimensions == 2 && self.pooled == Pooled::Maximum
     }
 
     /// Returns the divisor of the sum of the window at `output`, with `inside` of its elements in the input.

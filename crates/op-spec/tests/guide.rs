@@ -10,7 +10,7 @@ use op_spec::{GeluApproximation, ReductionOp, ReductionSpec, UpsampleSpec};
 use serde_json::{Map, Value, json};
 
 /// Returns the path of a file of the repository.
-fn repository(path: &str) -> PathBuf {
+pub(super) fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .join(path)

@@ -1,11 +1,15 @@
 //! The guide's table of layers, compared with the reader of chain files and with the shapes of graphs.
 
 use std::collections::BTreeSet;
+use std::fs;
 
+use op_spec::ReductionOp;
 use op_spec::graph::{Chain, Graph};
 use serde_json::{Map, Value, json};
 
-use super::guide::{attributes, chain_file, constructed, layer, operators, read, required};
+use super::guide::{
+    attributes, chain_file, constructed, layer, operators, read, repository, required,
+};
 
 /// A row of the guide's table.
 struct Row {
@@ -62,6 +66,45 @@ fn the_guide_lists_every_layer_once() {
     let listed: BTreeSet<String> = rows.iter().map(|row| row.operator.clone()).collect();
     assert_eq!(listed, operators());
     assert_eq!(rows.len(), listed.len(), "an operator stands in two rows");
+}
+
+/// Compares the lines that contain `mark` with one line for each reduction. With the environment variable
+/// `CONVFUSE_UPDATE`, it writes these lines in their place.
+fn reductions_stand_in(path: &str, mark: &str, line: impl Fn(&str) -> String) {
+    let text = read(path);
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let first = lines.iter().position(|line| line.contains(mark));
+    let (before, rest) = lines.split_at(first.expect("a reduction"));
+    let len = rest.iter().take_while(|line| line.contains(mark)).count();
+    let (listed, after) = rest.split_at(len);
+    let wanted: String = ReductionOp::ALL
+        .iter()
+        .map(|operation| line(operation.name()) + "\n")
+        .collect();
+    if std::env::var_os("CONVFUSE_UPDATE").is_some() {
+        let text = [before.concat(), wanted, after.concat()].concat();
+        return fs::write(repository(path), text).expect(path);
+    }
+    assert_eq!(listed.concat(), wanted, "{path}");
+}
+
+#[test]
+fn documents_have_a_line_for_each_reduction() {
+    let attributes = "`dim`, `keepdim` = `false` | N C D H W";
+    let output = "without the axes `dim`, or with extents of 1";
+    reductions_stand_in("docs/guide.md", output, |name| {
+        let pytorch = match name {
+            "max" | "min" => format!("a{name}"),
+            _ => name.to_owned(),
+        };
+        format!(
+            "| `{name}` | `Layer::{name}(dim)` | {attributes} | {output} | `torch.{pytorch}(x, dim)` |"
+        )
+    });
+    let definition = "{\"$ref\": \"#/$defs/reduction\"},";
+    reductions_stand_in("docs/chain.schema.json", definition, |name| {
+        format!("        \"{name}\": {definition}")
+    });
 }
 
 /// The attributes that an argument of a constructor stands for.

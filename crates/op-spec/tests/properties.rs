@@ -4,6 +4,7 @@ use launch_config::KernelGeometry;
 use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::conv_transpose::PhaseFiltersGeometry;
 use launch_config::elementwise::Bounds;
+use launch_config::max_pool2d::PoolGeometry;
 use launch_config::norm::NormGeometry;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::{
@@ -202,13 +203,14 @@ proptest! {
     #[test]
     fn any_pooling_is_judged(spec in max_pool2d(), input in shape()) {
         if let Ok(problem) = spec.problem(&input) {
-            prop_assert!(problem.output_shape().elements() <= MAX_ELEMENTS);
-            prop_assert!(problem.output.iter().all(|&extent| extent > 0));
-            for axis in 0..2 {
-                let last = (problem.output[axis] - 1) as u128 * problem.stride[axis] as u128;
-                prop_assert!(last < (problem.input[axis] + problem.padding[axis]) as u128);
+            let pool = problem.pool;
+            prop_assert!(pool.output_shape().elements() <= MAX_ELEMENTS);
+            prop_assert!(pool.output.iter().all(|&extent| extent > 0));
+            for axis in 1..3 {
+                let last = (pool.output[axis] - 1) as u128 * pool.stride[axis] as u128;
+                prop_assert!(last < (pool.input[axis] + pool.padding[axis]) as u128);
             }
-            let _ = problem.geometry();
+            let _ = PoolGeometry::of(&pool);
         }
     }
 

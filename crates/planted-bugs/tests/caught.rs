@@ -17,23 +17,16 @@ use cuda_std::f16;
 
 type Check = fn(&Run) -> Outcome;
 
+/// A bug's name, the check that detects it, and the check's name.
+type Bug = (&'static str, Check, &'static str);
+
 macro_rules! bugs {
     ($bugs:ident: $($file:literal: $($name:ident, $check:expr, $right:literal => $wrong:literal;)*)*) => {
-        /// For each bug its name, the check that detects it, and the check's name.
-        const $bugs: &[(&str, Check, &str)] =
-            &[$($((stringify!($name), $check, stringify!($check)),)*)*];
+        const $bugs: &[Bug] = &[$($((stringify!($name), $check, stringify!($check)),)*)*];
     };
 }
 
-include!("../bugs.rs");
-include!("../warp_specialized_bugs.rs");
-include!("../channels_last_bugs.rs");
-include!("../ping_pong_bugs.rs");
-include!("../split_bugs.rs");
-include!("../nhwc_bugs.rs");
-include!("../written_bugs.rs");
-include!("../hardware_bugs.rs");
-include!("../gemm_bugs.rs");
+include!("../lists.rs");
 
 /// The number that means no bug.
 const NONE: u32 = u32::MAX;
@@ -81,19 +74,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     let mut checks = BTreeMap::new();
-    let bugs = [
-        BUGS,
-        WARP_SPECIALIZED_BUGS,
-        CHANNELS_LAST_BUGS,
-        PING_PONG_BUGS,
-        SPLIT_BUGS,
-        NHWC_BUGS,
-        WRITTEN_BUGS,
-        HARDWARE_BUGS,
-        GEMM_BUGS,
-    ]
-    .into_iter()
-    .flatten();
+    let bugs = LISTS.iter().copied().flatten();
     for (number, &(name, check, called)) in (0..).zip(bugs) {
         trials.push(Trial::test(format!("notices::{name}"), move || {
             is_noticed(check, number)

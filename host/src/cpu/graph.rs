@@ -13,7 +13,7 @@ use super::dense;
 use super::maps::{arithmetic, prelu};
 use super::moments::Moments;
 use super::pointwise::pointwise;
-use super::stage::{Stage, normal_forms, run_stages, stages};
+use super::stage::{Run, Stage, normal_forms, run_stages, stages};
 use crate::error::Result;
 use crate::parameters::{MAX_PARAMETERS, Parameters};
 
@@ -57,7 +57,7 @@ pub(crate) fn run_renewing(
     debug_assert_eq!(parameters.check(graph), Ok(()));
     let inputs = inputs.iter().map(|input| dense(input.view()));
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
-    let paths: Vec<&[usize]> = graph
+    let paths: Vec<Path<'_>> = graph
         .paths()
         .iter()
         .flat_map(|path| readable_paths(graph, problem, path))
@@ -66,7 +66,7 @@ pub(crate) fn run_renewing(
     let mut outputs: Vec<Option<ArrayD<f32>>> = vec![None; problem.steps.len()];
     let mut last_reads = vec![0; problem.steps.len()];
     for (number, path) in paths.iter().enumerate() {
-        for operand in path.iter().flat_map(|&layer| graph.operands(layer)) {
+        for operand in path.layers.iter().flat_map(|&layer| graph.operands(layer)) {
             if let Operand::Layer(layer) = *operand {
                 last_reads[layer] = number;
             }
@@ -75,7 +75,7 @@ pub(crate) fn run_renewing(
     for &output in graph.outputs() {
         last_reads[output] = usize::MAX;
     }
-    for (number, path) in paths.iter().enumerate() {
+    for (number, path) in paths.into_iter().enumerate() {
         let value = |operand: Operand| match operand {
             Operand::Input(input) => &*inputs[input],
             Operand::Layer(layer) => {
@@ -92,14 +92,14 @@ pub(crate) fn run_renewing(
             let values = parameters.values()[slot].as_slice();
             Some(values.expect("standard layout"))
         };
-        let (first, last) = (path[0], path[path.len() - 1]);
+        let (first, last) = (path.layers[0], path.layers[path.layers.len() - 1]);
         let mut y: Option<ArrayD<f32>> = None;
-        for part in parts(problem, path) {
+        for (part, runs) in path.parts {
             let x = match &y {
                 Some(y) => y.as_slice().expect("standard layout"),
                 None => value(graph.operands(first)[0]),
             };
-            let mut stages = stages(problem, part, parameter);
+            let mut stages = stages(problem, runs, parameter);
             let norm = statistics_of_batch(&problem.steps[part[0]].problem);
             if let Some(norm) = norm.filter(|_| !x.is_empty()) {
                 let moments = Moments::of_batch(x, norm.shape.c, norm.shape.spatial);
@@ -138,37 +138,47 @@ pub(crate) fn run_renewing(
     Ok((given.collect(), renewed))
 }
 
-/// Splits a path before norms with the batch's statistics, which need the whole tensor.
-fn parts<'a>(problem: &GraphProblem, path: &'a [usize]) -> impl Iterator<Item = &'a [usize]> {
-    path.chunk_by(|_, &layer| statistics_of_batch(&problem.steps[layer].problem).is_none())
+/// A path, or a piece of one.
+struct Path<'a> {
+    layers: &'a [usize],
+    /// Its layers, split before norms with the batch's statistics, which need the whole tensor. Each part has
+    /// its runs.
+    parts: Vec<(&'a [usize], Vec<Run<'a>>)>,
+}
+
+impl<'a> Path<'a> {
+    fn new(problem: &GraphProblem, layers: &'a [usize]) -> Self {
+        let is_inside = |layer: usize| statistics_of_batch(&problem.steps[layer].problem).is_none();
+        let parts = layers.chunk_by(|_, &layer| is_inside(layer));
+        let parts = parts.map(|part| (part, normal_forms(problem, part)));
+        Self {
+            layers,
+            parts: parts.collect(),
+        }
+    }
+
+    /// Returns the position of the first layer whose output is an operand of another run of the path.
+    fn first_read(&self, graph: &Graph) -> Option<usize> {
+        let runs = self.parts.iter().flat_map(|(_, runs)| runs);
+        let mut layers = runs.flat_map(|(run, _)| run.iter().map(move |layer| (run, layer)));
+        layers.position(|(run, layer)| {
+            let mut others = self.layers.iter().filter(|other| !run.contains(other));
+            others.any(|&other| graph.operands(other)[1..].contains(&Operand::Layer(*layer)))
+        })
+    }
 }
 
 /// Splits a path behind layers whose outputs are an operand of another stage, since only the outputs of paths
 /// are complete tensors.
-fn readable_paths<'a>(
-    graph: &Graph,
-    problem: &GraphProblem,
-    path: &'a [usize],
-) -> Vec<&'a [usize]> {
+fn readable_paths<'a>(graph: &Graph, problem: &GraphProblem, path: &'a [usize]) -> Vec<Path<'a>> {
     let (mut found, mut rest) = (Vec::new(), path);
     while !rest.is_empty() {
-        let stages: Vec<&[usize]> = parts(problem, rest)
-            .flat_map(|part| normal_forms(problem, part))
-            .map(|(layers, _)| layers)
-            .collect();
-        let is_read = |(stage, layer): (&&[usize], &usize)| {
-            let mut others = rest.iter().filter(|other| !stage.contains(other));
-            others.any(|&other| graph.operands(other)[1..].contains(&Operand::Layer(*layer)))
-        };
-        let layers = stages
-            .iter()
-            .flat_map(|stage| stage.iter().map(move |layer| (stage, layer)));
-        let (path, after) = match layers.into_iter().position(is_read) {
-            Some(last) => rest.split_at(last + 1),
-            None => (rest, &rest[..0]),
-        };
+        let mut path = Path::new(problem, rest);
+        if let Some(last) = path.first_read(graph) {
+            path = Path::new(problem, &rest[..=last]);
+        }
+        rest = &rest[path.layers.len()..];
         found.push(path);
-        rest = after;
     }
     found
 }
@@ -241,9 +251,7 @@ pub(crate) fn operator(
 /// The output shape of the form's convolution and reduction, each of which may be absent.
 fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
     let mut output = input.to_vec();
-    let ordinary = form.convolution.map(|(_, conv)| (conv.k, conv.output));
-    let transposed = form.transposed.map(|(_, conv)| (conv.k, conv.output));
-    if let Some((channels, extents)) = ordinary.or(transposed) {
+    if let Some((channels, extents)) = form.convolved() {
         // The output of an image has no depth axis, so the first extent is omitted.
         let absent = 5 - input.len();
         output[1] = channels;
@@ -251,7 +259,6 @@ fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
     }
     match form.epilogue.reduce {
         Some((_, Reduction::Pool(pool))) => output[2..].copy_from_slice(&pool.output_shape()[2..]),
-        Some((_, Reduction::MaxPool2d(pool))) => output[2..].copy_from_slice(&pool.output),
         Some((_, Reduction::Upsample(of))) => output[2..].copy_from_slice(&of.output_shape()[2..]),
         Some((_, Reduction::Axes(problem))) => return problem.output_shape(&output),
         Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) | None => {}

@@ -14,7 +14,6 @@ mod conv;
 mod conv_transpose;
 mod graph;
 mod maps;
-mod max_pool2d;
 mod moments;
 mod pointwise;
 mod pool;

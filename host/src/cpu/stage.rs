@@ -6,7 +6,7 @@
 
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
 use op_spec::graph::{GraphProblem, NormalForm, Pointwise, Reduction};
-use op_spec::{ConvProblem, ConvTransposeProblem};
+use op_spec::{ConvProblem, ConvTransposeProblem, PoolProblem};
 use rayon::prelude::*;
 
 use super::by_itself::Alone;
@@ -14,9 +14,8 @@ use super::conv::{convolve_sample, fill_pad};
 use super::conv_transpose::convolve_transposed;
 use super::dense;
 use super::maps::{Map, Norm};
-use super::max_pool2d::pool_plane;
 use super::moments::{Moments, normalize_rows};
-use super::pool::pool_sample;
+use super::pool::pool_plane;
 use super::reduction::reduce_sample;
 use super::softmax::softmax_sample;
 use super::upsample::upsample_sample;
@@ -155,26 +154,25 @@ impl Convolution<'_> {
     }
 }
 
-/// Splits a path into the longest runs with a normal form. `parameter` is as in [`Stage::new`].
+/// Layers with a normal form.
+pub(super) type Run<'a> = (&'a [usize], NormalForm);
+
+/// Makes the stages of runs. `parameter` is as in [`Stage::new`].
 pub(super) fn stages<'a>(
     problem: &GraphProblem,
-    path: &[usize],
+    runs: Vec<Run<'_>>,
     parameter: impl Fn(usize, usize) -> Option<&'a [f32]>,
 ) -> Vec<Stage<'a>> {
-    let runs = normal_forms(problem, path).into_iter();
-    let stage = |(layers, form): (&[usize], _)| {
+    let stage = |(layers, form): Run<'_>| {
         let input = &problem.steps[layers[0]].input;
         let output = &problem.steps[layers[layers.len() - 1]].output;
         Stage::new(form, input, output, &parameter)
     };
-    runs.map(stage).collect()
+    runs.into_iter().map(stage).collect()
 }
 
-/// Splits a path into the longest runs with a normal form, and returns both.
-pub(super) fn normal_forms<'a>(
-    problem: &GraphProblem,
-    path: &'a [usize],
-) -> Vec<(&'a [usize], NormalForm)> {
+/// Splits a path into the longest runs with a normal form.
+pub(super) fn normal_forms<'a>(problem: &GraphProblem, path: &'a [usize]) -> Vec<Run<'a>> {
     let mut runs = Vec::new();
     let mut rest = path;
     let form = |layers: &[usize]| NormalForm::of(problem, layers.iter().copied());
@@ -281,10 +279,7 @@ impl<'a> Stage<'a> {
             return Ok(());
         };
         match reduction {
-            Reduction::Pool(pool) => self.reduce(number, x, y, mapped, |x, y| {
-                pool_sample(x, y, &pool);
-                Ok(())
-            }),
+            Reduction::Pool(pool) => self.pool(number, x, y, mapped, &pool),
             Reduction::Upsample(problem) => {
                 self.reduce(number, x, y, mapped, |x, y| upsample_sample(x, y, &problem))
             }
@@ -298,28 +293,43 @@ impl<'a> Stage<'a> {
             Reduction::LayerNorm(problem) => self.reduce(number, x, y, mapped, |x, y| {
                 normalize_rows(x, y, &problem, self.affine)
             }),
-            Reduction::MaxPool2d(pool) => {
-                resize(mapped, self.mapped_len)?;
-                self.convolve(x, mapped)?;
-                let pooled = pool.output[0] * pool.output[1];
-                let group_len = self.group_len();
-                mapped
-                    .par_chunks_mut(group_len)
-                    .zip(y.par_chunks_mut(group_len / self.plane * pooled))
-                    .enumerate()
-                    .try_for_each_init(Vec::new, |tall, (group, (x, y))| {
-                        resize(tall, pool.input[1])?;
-                        let mut planes = y.chunks_exact_mut(pooled);
-                        self.map_group(number, group, x, |c, x| {
-                            let y = planes.next().expect("a plane for each channel");
-                            pool_plane(x, y, &pool, tall);
-                            let first = number * self.output_len + c * pooled;
-                            Map::apply_all(&self.behind, first, c, y);
-                        });
-                        Ok(())
-                    })
-            }
         }
+    }
+
+    /// Computes sample `number` of a run with a pool: each group is pooled while it is in the cache.
+    fn pool(
+        &self,
+        number: usize,
+        x: &[f32],
+        y: &mut [f32],
+        mapped: &mut Vec<f32>,
+        pool: &PoolProblem,
+    ) -> Result<()> {
+        let pooled = pool.output.iter().product();
+        if self.is_alone() {
+            let planes = y.par_chunks_mut(pooled).zip(x.par_chunks(self.plane));
+            return planes.try_for_each_init(Vec::new, |tall, (y, x)| pool_plane(x, y, pool, tall));
+        }
+        resize(mapped, self.mapped_len)?;
+        self.convolve(x, mapped)?;
+        let group_len = self.group_len();
+        let groups = mapped.par_chunks_mut(group_len);
+        groups
+            .zip(y.par_chunks_mut(group_len / self.plane * pooled))
+            .enumerate()
+            .try_for_each_init(Vec::new, |tall, (group, (x, y))| {
+                let mut planes = y.chunks_exact_mut(pooled);
+                let mut done = Ok(());
+                self.map_group(number, group, x, |c, x| {
+                    let y = planes.next().expect("a plane for each channel");
+                    let first = number * self.output_len + c * pooled;
+                    if done.is_ok() {
+                        done = pool_plane(x, y, pool, tall);
+                    }
+                    Map::apply_all(&self.behind, first, c, y);
+                });
+                done
+            })
     }
 
     /// Computes sample `number` of a run whose reduction of a sample is `reduce`.

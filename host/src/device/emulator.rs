@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 
 use cuda_std::emulator::FaultKind;
-use cuda_std::{Instance, KernelArgs};
+use cuda_std::{Instance, KernelArgs, LaunchBounds};
 use launch_config::{Arch, LaunchShape};
 
 use super::counters::Counters;
@@ -100,17 +100,28 @@ impl Emulator {
         shape: &LaunchShape,
         arguments: A,
     ) -> Result<()> {
-        let facts = KernelFacts {
-            name: kernel.name(),
-            max_threads: kernel.bounds().max_threads,
-            static_shared_bytes: 0,
-        };
-        let cluster = kernel.bounds().cluster_blocks.unwrap_or(1);
+        let launch = self.checked(&KernelFacts::of(kernel), kernel.bounds(), shape)?;
+        // SAFETY: the caller's promise; pointers to a buffer's memory leave this library only as kernel
+        // arguments.
+        unsafe { self.device.launch_instance(kernel, &launch, arguments)? };
+        #[cfg(feature = "lab")]
+        emulated().insert((self.arch().kernels().name(), kernel.name()));
+        Ok(())
+    }
+
+    /// Returns the launch of a kernel, after checking the launch contract.
+    fn checked(
+        &self,
+        kernel: &KernelFacts,
+        bounds: LaunchBounds,
+        shape: &LaunchShape,
+    ) -> Result<cuda_std::emulator::Launch> {
+        let cluster = bounds.cluster_blocks.unwrap_or(1);
         let in_clusters = LaunchShape {
             cluster_blocks: shape.cluster_blocks.max(cluster),
             ..*shape
         };
-        contract::check(&facts, &Limits::emulated(self.arch()), &in_clusters)?;
+        contract::check(kernel, &Limits::emulated(self.arch()), &in_clusters)?;
         let mut launch = cuda_std::emulator::Launch::default();
         (launch.grid, launch.block) = (shape.grid, shape.block);
         launch.shared_bytes = shape.shared_bytes;
@@ -120,12 +131,7 @@ impl Emulator {
         if let Some(limit) = self.options.step_limit {
             launch.step_limit = limit;
         }
-        // SAFETY: the caller's promise; pointers to a buffer's memory leave this library only as kernel
-        // arguments.
-        unsafe { self.device.launch_instance(kernel, &launch, arguments)? };
-        #[cfg(feature = "lab")]
-        emulated().insert((self.arch().kernels().name(), kernel.name()));
-        Ok(())
+        Ok(launch)
     }
 }
 

@@ -14,6 +14,7 @@ use super::gpu::{GpuBuffer, GpuEvent, GpuGraph, GpuStream};
 use super::kind::{Device, Kind};
 use super::raw::{DeviceAllocator, RawStream};
 use super::storage::{HostBuffer, Storage};
+use crate::contract::KernelFacts;
 use crate::dtype::DType;
 use crate::error::Result;
 
@@ -245,21 +246,16 @@ impl Stream {
         shape: LaunchShape,
         arguments: A,
     ) -> Result<()> {
-        // A launch costs the host microseconds. Without a subscriber this is one load.
-        tracing::trace!(
-            target: "convfuse::launch",
-            kernel = kernel.name(),
-            grid = ?shape.grid,
-            block = ?shape.block,
-            shared_bytes = shape.shared_bytes,
-            stream = self.0.id,
-            "a kernel is launched"
-        );
+        self.trace(kernel.name(), &shape);
         match (self.0.device.kind(), &self.0.gpu) {
             (Kind::Gpu(gpu), Some(stream)) => {
-                let current = gpu.make_current()?;
-                // SAFETY: the stream is alive and belongs to this GPU; the caller promises the rest.
-                unsafe { gpu.launch(&current, stream.raw()?, kernel, &shape, arguments)? };
+                let facts = KernelFacts::of(kernel);
+                // SAFETY: the array is made from the tuple of the kernel's parameter types, so it has one
+                // entry per parameter. The stream is alive and belongs to this GPU; the caller promises the
+                // rest.
+                arguments.with_params(|parameters| unsafe {
+                    gpu.launch(stream, facts, &shape, parameters)
+                })?;
             }
             (Kind::Emulator(emulator), _) => {
                 // SAFETY: the caller's promise.
@@ -269,6 +265,19 @@ impl Stream {
         }
         self.0.counters.launched();
         Ok(())
+    }
+
+    fn trace(&self, kernel: &'static str, shape: &LaunchShape) {
+        // A launch costs the host microseconds. Without a subscriber this is one load.
+        tracing::trace!(
+            target: "convfuse::launch",
+            kernel,
+            grid = ?shape.grid,
+            block = ?shape.block,
+            shared_bytes = shape.shared_bytes,
+            stream = self.0.id,
+            "a kernel is launched"
+        );
     }
 
     /// Loads `kernel` for launches of this shape ahead of the first launch.
@@ -282,10 +291,7 @@ impl Stream {
         shape: &LaunchShape,
     ) -> Result<()> {
         match self.0.device.kind() {
-            Kind::Gpu(gpu) => {
-                let current = gpu.make_current()?;
-                gpu.load(&current, kernel, shape)
-            }
+            Kind::Gpu(gpu) => gpu.load(KernelFacts::of(kernel), shape),
             Kind::Cpu(_) | Kind::Emulator(_) => Ok(()),
         }
     }

@@ -7,9 +7,10 @@ use launch_config::KernelGeometry;
 use op_spec::Layout;
 use op_spec::graph::{LayerProblem, Operand};
 
+use super::chosen::Chosen;
 use super::epilogue::{EpilogueKernels, Map, SeriesKernel, Store, WindowsKernel};
 use super::launches::geometry;
-use super::lowered::{Chosen, Lowered};
+use super::lowered::Lowered;
 use super::produced::Produced;
 use super::producer::Producer;
 use super::region::Query;

@@ -15,10 +15,11 @@ use op_spec::graph::{GraphProblem, NormalForm};
 
 #[cfg(any(test, feature = "lab"))]
 use super::Options;
+use super::chosen::{Chosen, computed, is_reshape};
 use super::joined::write_in_place;
 use super::launches::plan_launches;
 use super::layouts::{InputLayout, Layouts};
-use super::lowered::{Chosen, Lowered, computed, is_reshape};
+use super::lowered::Lowered;
 use super::producer::Producer;
 use super::region::{Considered, Query, Region, RegionFacts, Verdict};
 use super::table::TABLE;

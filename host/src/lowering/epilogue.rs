@@ -285,7 +285,7 @@ pub(super) fn of_tensor(
 ) -> Result<EpilogueKernels, Refusal> {
     let expected = "layers without a convolution that there are kernels for together";
     let refusal = Refusal::Layers { expected };
-    if form.convolution.is_some() || form.transposed.is_some() {
+    if form.convolved().is_some() {
         return Err(refusal);
     }
     if let Some(rows) = Rows::of(region, form) {
@@ -334,7 +334,9 @@ pub(super) fn of_tensor(
         });
     }
     match form.reduce {
-        Some((_, Reduction::MaxPool2d(_))) => Pool::of(region, form).map(EpilogueKernels::Pool),
+        Some((_, Reduction::Pool(pool))) if pool.is_max_of_images() => {
+            Pool::of(region, form).map(EpilogueKernels::Pool)
+        }
         Some((_, Reduction::Axes(_))) => {
             ReducedChannels::of(region, form).map(EpilogueKernels::ReducedChannels)
         }

@@ -3,8 +3,9 @@
 use op_spec::Layout;
 use op_spec::graph::Operand;
 
+use super::chosen::Chosen;
 use super::epilogue::{EpilogueKernels, Store};
-use super::lowered::{Chosen, PartOf};
+use super::lowered::PartOf;
 use super::producer::Producer;
 use super::region::Query;
 use crate::operators::fused::gemm::Part;

@@ -9,10 +9,11 @@ use launch_config::norm::NormGeometry;
 use op_spec::graph::{ChannelAffine, LayerProblem, Operand};
 use op_spec::{GroupNormProblem, Layout};
 
+use super::chosen::Chosen;
 use super::epilogue::{
     EpilogueKernels, NormScaleKernels, Pool, SeriesKernel, Store, WindowsKernel,
 };
-use super::lowered::{Chosen, Lowered};
+use super::lowered::Lowered;
 use super::producer::Producer;
 use super::region::Query;
 use crate::device::Order;
@@ -385,7 +386,7 @@ impl Planning<'_> {
         };
         let plan = &mut self.plan;
         if let (Some(norm), true) = (&norm, pool.in_producer) {
-            let [h, w] = pool.pool.output;
+            let [_, h, w] = pool.pool.output;
             let list = steps::<()>(&pool.functions);
             return plan_normalising(plan, dtype, norm, (h * w) as u64, &list);
         }

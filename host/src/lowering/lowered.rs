@@ -1,16 +1,11 @@
 //! Lowered regions: producer, epilogue, layouts and launches.
 
-use launch_config::gemm::FilterOrder;
-use op_spec::graph::{GraphProblem, LayerProblem};
 use op_spec::{BatchNormProblem, Layout};
 
 use super::epilogue::{EpilogueKernels, NormScale, NormScaleKernels};
 use super::producer::Producer;
-use super::region::{Query, RegionFacts};
-use super::table::Row;
 use crate::operators::fused::RowMoments;
 use crate::operators::fused::gemm::Part;
-use crate::program::LaunchPlan;
 
 /// A region with all decisions about its kernels.
 #[derive(Debug)]
@@ -123,56 +118,4 @@ pub(super) struct PartOf {
     pub(super) part: Part,
     /// The first channel behind the part.
     pub(super) end: usize,
-}
-
-/// A region with its kernels, and the verdicts on the rows.
-pub(crate) struct Chosen {
-    pub(super) row: &'static Row,
-    pub(super) layers: Vec<usize>,
-    pub(super) lowered: Lowered,
-    /// The region's launches.
-    pub(super) plan: LaunchPlan,
-    pub(crate) facts: RegionFacts,
-}
-
-impl Chosen {
-    /// The layers that kernels compute: all except a `flatten` or `reshape` at the end.
-    pub(super) fn computed(&self, problem: &GraphProblem) -> &[usize] {
-        computed(problem, &self.layers)
-    }
-
-    /// The parameter, in the graph's table, that the producer reads in place if it is passed to each run.
-    pub(crate) fn given_in_place(&self, of: Query<'_>) -> Option<usize> {
-        let reads = match &self.lowered.producer {
-            Producer::ImplicitGemm(gemm) => gemm.has_filters_in_place(),
-            Producer::Gemm(gemm) => gemm.filters == FilterOrder::ChannelsLast,
-            Producer::DirectNhwc(geometry) => geometry.filters_are_last(),
-            Producer::OneLaunch2d(_)
-            | Producer::OneLaunch3d(_)
-            | Producer::Depthwise(_)
-            | Producer::DepthwiseNhwc(_)
-            | Producer::Direct(_)
-            | Producer::ConvMean(_)
-            | Producer::Transposed(_)
-            | Producer::Tensor => false,
-        };
-        reads.then(|| of.graph.parameters_of(self.layers[0])[0])
-    }
-}
-
-/// Removes a `flatten` or `reshape` at the end of several layers. It only changes the shape of an NCHW
-/// output.
-pub(super) fn computed<'a>(problem: &GraphProblem, layers: &'a [usize]) -> &'a [usize] {
-    match layers {
-        [before @ .., last] if !before.is_empty() && is_reshape(problem, *last) => before,
-        all => all,
-    }
-}
-
-/// Whether a layer only changes the shape of its NCHW input.
-pub(super) fn is_reshape(problem: &GraphProblem, layer: usize) -> bool {
-    matches!(
-        problem.steps[layer].problem,
-        LayerProblem::Flatten(_) | LayerProblem::Reshape(_)
-    )
 }

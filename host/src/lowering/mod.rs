@@ -18,6 +18,7 @@
 
 mod append;
 mod choice;
+mod chosen;
 mod epilogue;
 mod joined;
 mod launches;
@@ -38,7 +39,7 @@ pub(crate) use append::Appending;
 pub(crate) use choice::choose;
 #[cfg(any(test, feature = "lab"))]
 pub(crate) use choice::must_have_kernels;
-pub(crate) use lowered::Chosen;
+pub(crate) use chosen::Chosen;
 pub use options::Options;
 pub use region::{Considered, RegionFacts, Verdict};
 pub(crate) use region::{Query, output_layout};

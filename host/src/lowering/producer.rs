@@ -15,7 +15,7 @@ use launch_config::conv::ConvGeometry;
 use launch_config::conv_nhwc::{BLOCK_PIXELS, ConvNhwcGeometry};
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
-use launch_config::gemm::Gemm;
+use launch_config::gemm::{FilterOrder, Gemm};
 use launch_config::norm::NormGeometry;
 use op_spec::Layout;
 
@@ -84,6 +84,23 @@ impl Producer {
             | Producer::ConvMean(_)
             | Producer::Transposed(_)
             | Producer::Tensor => None,
+        }
+    }
+
+    /// Whether the producer reads filters in place if they are passed to each run.
+    pub(super) fn reads_filters_in_place(&self) -> bool {
+        match self {
+            Producer::ImplicitGemm(gemm) => gemm.has_filters_in_place(),
+            Producer::Gemm(gemm) => gemm.filters == FilterOrder::ChannelsLast,
+            Producer::DirectNhwc(geometry) => geometry.filters_are_last(),
+            Producer::OneLaunch2d(_)
+            | Producer::OneLaunch3d(_)
+            | Producer::Depthwise(_)
+            | Producer::DepthwiseNhwc(_)
+            | Producer::Direct(_)
+            | Producer::ConvMean(_)
+            | Producer::Transposed(_)
+            | Producer::Tensor => false,
         }
     }
 }

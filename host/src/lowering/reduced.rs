@@ -64,7 +64,6 @@ impl Target {
         let other_layers = Refusal::Layers { expected };
         match epilogue.reduce.as_ref() {
             _ if epilogue.norm.is_some() || !epilogue.after.is_empty() => Err(other_layers),
-            Some((_, Reduction::MaxPool2d(pool))) => Self::of_pool(&pool.of_volumes()),
             Some((_, Reduction::Pool(pool))) => Self::of_pool(pool),
             Some((_, Reduction::Axes(problem))) => Self::of_axes(problem, axes),
             _ => Err(other_layers),

@@ -184,10 +184,9 @@ const KEPT_PROGRAMS: usize = 64;
 
 /// The programs of a model, found by input shape, orders and options. The model's element type and device are
 /// the same for all.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Programs(Mutex<Vec<Entry>>);
 
-#[derive(Debug)]
 struct Entry {
     input: Box<[usize]>,
     /// The orders of all inputs, the first input's first.

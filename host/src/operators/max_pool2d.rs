@@ -1,16 +1,9 @@
-//! Maximum over sliding windows of images.
+//! Maximum over sliding windows of images; [`pool`](super::pool) has the launches.
 
-use super::launching::{compute, single, with_or_without_batch};
-use super::pool::Overlapping;
-use kernels_gpu::max_pool2d::MAX_POOL2D;
-use launch_config::KernelGeometry;
-use launch_config::max_pool2d::PoolGeometry;
-use launch_config::pool::WindowGeometry;
-
-use crate::device::{DType, Tensor};
+use super::launching::{single, with_or_without_batch};
+use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
-use crate::spec::{MaxPool2dProblem, MaxPool2dSpec};
+use crate::spec::MaxPool2dSpec;
 
 /// `y[n, c, p, q]` is the largest of `x[n, c, h, w]` over the window of `(p, q)`.
 ///
@@ -41,37 +34,5 @@ use crate::spec::{MaxPool2dProblem, MaxPool2dSpec};
 pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
     with_or_without_batch(x, 4, |x| {
         single("max_pool2d", x, spec.problem(x.shape())?.into(), &[])
-    })
-}
-
-/// Returns the kernels of overlapping windows; `None` if threads compute stacks of windows.
-fn overlapping(of: &PoolGeometry) -> Option<Overlapping> {
-    let windows = WindowGeometry::of_images(of);
-    (!of.task.is_stack()).then(|| Overlapping::of(&windows))?
-}
-
-/// Plans the launch.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &MaxPool2dProblem) -> Result<()> {
-    let geometry = problem.geometry()?;
-    match overlapping(&geometry) {
-        Some(of) => of.plan(plan, dtype),
-        None => plan.launch(&MAX_POOL2D, &[dtype.label()], geometry.shape()),
-    }
-}
-
-/// Appends the operator to a program.
-pub(crate) fn append(
-    program: &mut ProgramBuilder,
-    x: Value,
-    problem: &MaxPool2dProblem,
-) -> Result<Value> {
-    let geometry = problem.geometry()?;
-    let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
-    // SAFETY: `x` and `y` have the problem's input and output shapes.
-    Ok(unsafe {
-        match overlapping(&geometry) {
-            Some(of) => of.append(program, [x, y]),
-            None => compute(program, &MAX_POOL2D, y, (x, y, geometry)),
-        }
     })
 }

@@ -1,4 +1,4 @@
-//! Maximum pools of volumes, average pools, and averages over all positions. The maximum pool of images is
+//! Maximum pools, average pools, and averages over all positions. The function for maximum pools of images is
 //! [`max_pool2d`](crate::ops::max_pool2d).
 
 use std::ffi::c_void;
@@ -7,11 +7,13 @@ use super::Operator;
 use super::launching::{compute, single};
 use super::reduction::Steps;
 use cuda_std::Family;
+use kernels_gpu::max_pool2d::MAX_POOL2D;
 use kernels_gpu::pool::POOL;
 use kernels_gpu::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
 use kernels_gpu::pool::overlapping::{AVG_POOL_OVERLAPPING, MAX_POOL_OVERLAPPING};
 use kernels_gpu::pool::rows::POOL_ROWS;
 use launch_config::KernelGeometry;
+use launch_config::max_pool2d::PoolGeometry;
 use launch_config::overlapping::OverlappingGeometry;
 use launch_config::pool::{NhwcWindowGeometry, WindowGeometry};
 use launch_config::pool_rows::PoolRowsGeometry;
@@ -191,6 +193,8 @@ enum Kernels {
     /// Averages of whole planes are row reductions.
     Planes(Steps),
     Overlapping(Overlapping),
+    /// Maxima of images whose windows overlap little, or that threads compute in stacks.
+    Images(PoolGeometry),
     Windows(WindowGeometry),
 }
 
@@ -202,6 +206,12 @@ impl Kernels {
             let steps = Steps::of_rows(planes, elements, divisor as f32, dtype);
             return Ok(Self::Planes(steps));
         }
+        if problem.is_max_of_images() {
+            let images = PoolGeometry::of(problem)?;
+            let overlapping = || Overlapping::of(&WindowGeometry::of_images(&images));
+            let overlapping = (!images.task.is_stack()).then(overlapping).flatten();
+            return Ok(overlapping.map_or(Self::Images(images), Self::Overlapping));
+        }
         let windows = problem.geometry()?;
         Ok(Overlapping::of(&windows).map_or(Self::Windows(windows), Self::Overlapping))
     }
@@ -212,13 +222,14 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &PoolProblem) -
     match Kernels::of(problem, dtype)? {
         Kernels::Planes(steps) => steps.plan(plan),
         Kernels::Overlapping(overlapping) => overlapping.plan(plan, dtype),
+        Kernels::Images(images) => plan.launch(&MAX_POOL2D, &[dtype.label()], images.shape()),
         Kernels::Windows(windows) => plan.launch(&POOL, &[dtype.label()], windows.shape()),
     }
 }
 
 /// The kernels of overlapping windows.
 #[derive(Clone, Copy)]
-pub(super) enum Overlapping {
+enum Overlapping {
     /// Segments of rows, in shared memory.
     Rows(PoolRowsGeometry),
     /// Tiles of windows that share lines.
@@ -227,13 +238,13 @@ pub(super) enum Overlapping {
 
 impl Overlapping {
     /// Returns the kernels, if the windows overlap so much that they are faster than other kernels.
-    pub(super) fn of(windows: &WindowGeometry) -> Option<Self> {
+    fn of(windows: &WindowGeometry) -> Option<Self> {
         let rows = PoolRowsGeometry::new(windows).map(Self::Rows);
         rows.or_else(|| OverlappingGeometry::new(windows).map(Self::Tiles))
     }
 
     /// Plans the launch.
-    pub(super) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
+    fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
         let labels = [dtype.label()];
         match self {
             Self::Rows(of) => plan.launch(&POOL_ROWS, &labels, of.shape()),
@@ -245,7 +256,7 @@ impl Overlapping {
     ///
     /// # Safety
     /// `x` and `y` have the shapes of the pool's input and output.
-    pub(super) unsafe fn append(self, program: &mut ProgramBuilder, [x, y]: [Value; 2]) -> Value {
+    unsafe fn append(self, program: &mut ProgramBuilder, [x, y]: [Value; 2]) -> Value {
         // SAFETY: the caller's promise.
         unsafe {
             match self {
@@ -281,6 +292,11 @@ pub(crate) fn append(
             // SAFETY: `x` and `y` have the problem's input and output shapes.
             Ok(unsafe { of.append(program, [x, y]) })
         }
+        Kernels::Images(images) => {
+            let y = program.tensor(&output, dtype)?;
+            // SAFETY: `x` and `y` have the problem's input and output shapes.
+            Ok(unsafe { compute(program, &MAX_POOL2D, y, (x, y, images)) })
+        }
         Kernels::Windows(windows) => {
             let y = program.tensor(&output, dtype)?;
             // SAFETY: `x` and `y` have the problem's input and output shapes.
@@ -293,7 +309,10 @@ pub(crate) fn append(
 /// excluded, because their kernels add in another order.
 pub(crate) fn nhwc_windows(operator: &Operator) -> Option<NhwcWindowGeometry> {
     let (windows, channels) = match operator {
-        Operator::MaxPool2d(pool) => (WindowGeometry::of_images(&pool.geometry().ok()?), pool.c),
+        Operator::Pool(pool) if pool.is_max_of_images() => {
+            let images = PoolGeometry::of(pool).ok()?;
+            (WindowGeometry::of_images(&images), pool.c)
+        }
         Operator::Pool(pool) if pool.of_whole_planes().is_none() => (pool.geometry().ok()?, pool.c),
         _ => return None,
     };

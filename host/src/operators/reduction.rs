@@ -277,16 +277,9 @@ pub(crate) fn append(
     Steps::of(problem, program.dtype(x))?.append(program, x, &output)
 }
 
-/// The kernels' label of an operation.
+/// The kernels' label of an operation: its name.
 const fn label(operation: ReductionOp) -> Label {
-    Label::Name(match operation {
-        ReductionOp::Max => "max",
-        ReductionOp::Min => "min",
-        ReductionOp::Sum => "sum",
-        ReductionOp::Mean => "mean",
-        ReductionOp::LogSumExp => "logsumexp",
-        _ => "without kernels",
-    })
+    Label::Name(operation.name())
 }
 
 /// The channel reduction at the end of a fusion.

@@ -6,8 +6,8 @@ use launch_config::softmax::SoftmaxGeometry;
 
 use super::pointwise::ListStep;
 use super::{
-    Affine, arithmetic, batch_norm, conv, group_norm, layer_norm, max_pool2d, pointwise, pool,
-    prelu, reduction, scale, softmax, upsample,
+    Affine, arithmetic, batch_norm, conv, group_norm, layer_norm, pointwise, pool, prelu,
+    reduction, scale, softmax, upsample,
 };
 use crate::device::DType;
 use crate::error::Result;
@@ -16,8 +16,8 @@ use crate::parameters::MAX_PARAMETERS;
 use crate::program::{LaunchPlan, ProgramBuilder, Value, plan_dense_copy};
 use crate::spec::{
     ArithmeticProblem, BatchNormProblem, ConvProblem, GroupNormProblem, InstanceNormProblem,
-    LayerNormProblem, MaxPool2dProblem, PointwiseProblem, PoolProblem, PreluProblem,
-    ReductionProblem, ScaleProblem, SoftmaxProblem, UpsampleProblem,
+    LayerNormProblem, PointwiseProblem, PoolProblem, PreluProblem, ReductionProblem, ScaleProblem,
+    SoftmaxProblem, UpsampleProblem,
 };
 
 /// An operator with kernels of its own.
@@ -37,8 +37,7 @@ pub(crate) enum Operator {
     Scale(ScaleProblem),
     Prelu(PreluProblem),
     Softmax(SoftmaxProblem),
-    MaxPool2d(MaxPool2dProblem),
-    /// A maximum pool of volumes, or an average pool.
+    /// A maximum pool, or an average pool.
     Pool(PoolProblem),
     /// An average pool with a given output.
     AdaptivePool(PoolProblem),
@@ -66,7 +65,7 @@ impl Operator {
             LayerProblem::Prelu(problem) => Self::Prelu(problem),
             LayerProblem::Softmax(problem) => Self::Softmax(problem),
             LayerProblem::LogSoftmax(problem) => Self::Softmax(problem.softmax),
-            LayerProblem::MaxPool2d(problem) => Self::MaxPool2d(problem),
+            LayerProblem::MaxPool2d(problem) => Self::Pool(problem.pool),
             LayerProblem::MaxPool3d(problem) => Self::Pool(problem.pool),
             LayerProblem::AvgPool2d(problem) => Self::Pool(problem.pool),
             LayerProblem::AvgPool3d(problem) => Self::Pool(problem.pool),
@@ -112,7 +111,6 @@ impl Operator {
             Self::Softmax(problem) => {
                 softmax::plan(plan, dtype, &SoftmaxGeometry::of(problem, false)?)
             }
-            Self::MaxPool2d(problem) => max_pool2d::plan(plan, dtype, problem),
             Self::Pool(problem) | Self::AdaptivePool(problem) => pool::plan(plan, dtype, problem),
             Self::Upsample(problem) => upsample::plan(plan, dtype, problem),
             Self::Reduction(problem) => reduction::plan(plan, dtype, problem),
@@ -172,7 +170,6 @@ impl Operator {
                 let geometry = SoftmaxGeometry::of(problem, false)?;
                 softmax::append(program, x, geometry, softmax::Operands::NONE)
             }
-            Self::MaxPool2d(problem) => max_pool2d::append(program, x, problem),
             Self::Pool(problem) | Self::AdaptivePool(problem) => pool::append(program, x, problem),
             Self::Upsample(problem) => upsample::append(program, x, problem),
             Self::Reduction(problem) => reduction::append(program, x, problem),

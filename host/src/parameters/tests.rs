@@ -219,6 +219,19 @@ fn values_that_there_is_no_use_for_are_named() {
 
 /// The values on which existing files, benchmarks and goldens depend.
 #[test]
+fn a_value_for_no_parameter_is_refused_with_the_names_of_all() {
+    let chain = Chain::new(2, (Layer::conv2d("conv", 4, 3), Layer::scale("scale"))).unwrap();
+    let mut parameters = Parameters::init(&chain, 0).unwrap();
+    let before = parameters.clone();
+    let refused = parameters.set("bias", ArrayD::zeros(vec![4])).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "bias: no parameter has this name; the parameters are conv.weight, conv.bias, scale"
+    );
+    assert!(parameters == before);
+}
+
+#[test]
 fn a_seed_gives_the_values_that_it_always_gave() {
     let hash = |chain: &Graph| -> Vec<(String, u64)> {
         let parameters = Parameters::init(chain, 7).unwrap();

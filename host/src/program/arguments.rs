@@ -171,6 +171,14 @@ impl Places for Uses {
     }
 }
 
+impl Uses {
+    fn reads_first(self) -> Vec<Use> {
+        let Self(mut uses) = self;
+        uses.sort_by_key(|used| used.is_written);
+        uses
+    }
+}
+
 /// All arguments of a kernel with parameters `P`: a tuple with one argument for each.
 pub(crate) trait Arguments<P>: Copy + Send + Sync + 'static {
     /// Returns the parameters, each from [`Argument::resolve`].
@@ -188,9 +196,7 @@ pub(crate) trait Arguments<P>: Copy + Send + Sync + 'static {
         let mut uses = Uses::default();
         // Recording cannot fail.
         let _ = self.resolve(&mut uses);
-        let Uses(mut uses) = uses;
-        uses.sort_by_key(|used| used.is_written);
-        uses
+        uses.reads_first()
     }
 }
 

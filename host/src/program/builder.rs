@@ -262,10 +262,8 @@ impl ProgramBuilder {
         shape: LaunchShape,
         arguments: impl Arguments<A>,
     ) {
-        let uses = arguments.uses().into_iter();
-        let bytes_moved = uses.map(|used| self.bytes(&[used.value])).sum();
-        // SAFETY: the caller's promise.
-        unsafe { self.launch_moving(kernel, shape, arguments, bytes_moved) }
+        let launch = Box::new(Typed { kernel, arguments });
+        self.append(kernel.name(), shape, launch, &arguments.uses(), None);
     }
 
     /// Appends a launch that moves `bytes_moved` bytes, as the operator declares it. All launches of
@@ -286,11 +284,35 @@ impl ProgramBuilder {
         arguments: impl Arguments<A>,
         bytes_moved: u64,
     ) {
+        let launch = Box::new(Typed { kernel, arguments });
+        self.append(
+            kernel.name(),
+            shape,
+            launch,
+            &arguments.uses(),
+            Some(bytes_moved),
+        );
+    }
+
+    /// Appends a launch with these uses of values, which moves each of them once if it declares no bytes. (A
+    /// function with type parameters would be compiled for each kernel.)
+    fn append(
+        &mut self,
+        kernel: &'static str,
+        shape: LaunchShape,
+        launch: Box<dyn Launch>,
+        uses: &[Use],
+        bytes_moved: Option<u64>,
+    ) {
+        let each_once = || {
+            uses.iter()
+                .map(|used| self.values[used.value.0].bytes)
+                .sum()
+        };
+        let bytes_moved = bytes_moved.unwrap_or_else(each_once);
         let now = self.steps.len();
-        let uses = arguments.uses();
-        for used in &uses {
+        for used in uses {
             let (facts, is_written) = (&mut self.values[used.value.0], used.is_written);
-            let kernel = kernel.name();
             let takes = (used.dtype).is_none_or(|dtype| facts.dtype == dtype);
             assert!(takes, "{kernel} takes no {}", facts.dtype);
             let is_own = matches!(facts.place, Place::Workspace(_));
@@ -304,14 +326,14 @@ impl ProgramBuilder {
             return;
         }
         self.steps.push(Step {
-            kernel: kernel.name(),
+            kernel,
             shape,
             bytes_moved,
             uses: uses
                 .iter()
                 .map(|used| (used.value, used.is_written))
                 .collect(),
-            launch: Box::new(Typed { kernel, arguments }),
+            launch,
         });
     }
 

@@ -32,6 +32,14 @@ pub enum ParametersError {
         /// computes something else than the layer.
         of_layers: Vec<LayerTensor>,
     },
+    /// No parameter has the name of a value that is to be replaced.
+    #[error("{name}: no parameter has this name; the parameters are {}", listed(.parameters))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names of all parameters.
+        parameters: Vec<String>,
+    },
     /// Several values belong to one parameter.
     #[error("{name}: given {} times, as {}", .given.len(), listed(.given))]
     Repeated {

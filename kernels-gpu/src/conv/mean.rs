@@ -9,7 +9,6 @@
 //! Inputs at the edges do not meet every tap. `launch_config::conv_mean` has the positions that do.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::warp::{self, ALL_LANES};
 use cuda_std::{Storage, kernel, opaque, shared_array, thread};
 use launch_config::WARP_THREADS;
 use launch_config::conv_mean::{
@@ -17,6 +16,7 @@ use launch_config::conv_mean::{
 };
 
 use crate::parts::index::{div_rem, div_rem_u64};
+use crate::parts::lanes::sum_of_lanes;
 use crate::parts::unroll::unroll;
 
 /// Warps of a block.
@@ -119,7 +119,7 @@ unsafe fn of_columns<T: Storage>(
     }
     unroll!(8, |tap| {
         if (tap as u32) < g.taps[2] {
-            sums[tap] = sum_of_lanes(sums[tap]);
+            sums[tap] = sum_of_lanes::<WARP_THREADS>(sums[tap]);
         }
     });
     sums
@@ -142,20 +142,6 @@ fn nth(positions: &[Positions; MAX_AXIS_TAPS], at: u32) -> Positions {
         }
     });
     found
-}
-
-/// Returns the sum of the lanes' numbers, in all lanes.
-///
-/// # Safety
-/// All lanes of the warp make this call together.
-#[inline(always)]
-unsafe fn sum_of_lanes(own: f32) -> f32 {
-    let mut sum = own;
-    unroll!(5, |i| {
-        let (other, _) = warp::warp_shuffle_xor(ALL_LANES, sum, 16 >> i, WARP_THREADS);
-        sum += other;
-    });
-    sum
 }
 
 /// A warp computes a sum, or a mean, of a sample's results in an output channel.
@@ -204,7 +190,7 @@ pub unsafe fn conv_mean<T: Storage>(
         sum += weight.load_readonly(element).to_f32() * of_tap;
         i += WARP_THREADS;
     }
-    let sum = sum_of_lanes(sum);
+    let sum = sum_of_lanes::<WARP_THREADS>(sum);
     if lane == 0 {
         let mut result = sum * g.factor + g.offset;
         if g.bias.is_present() {

@@ -7,28 +7,28 @@
 //! code a good deal smaller. A `break` in the body therefore names an outer loop.
 
 macro_rules! unroll {
-    (2, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1) };
-    (3, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2) };
-    (4, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3) };
-    (5, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4) };
-    (7, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6) };
-    (8, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7) };
-    (9, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7 8) };
+    (2, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(2, |$i| $body; 0 1) };
+    (3, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(3, |$i| $body; 0 1 2) };
+    (4, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(4, |$i| $body; 0 1 2 3) };
+    (5, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(5, |$i| $body; 0 1 2 3 4) };
+    (7, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(7, |$i| $body; 0 1 2 3 4 5 6) };
+    (8, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(8, |$i| $body; 0 1 2 3 4 5 6 7) };
+    (9, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(9, |$i| $body; 0 1 2 3 4 5 6 7 8) };
     (11, |$i:ident| $body:block) => {
-        $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7 8 9 10)
+        $crate::parts::unroll::repeat!(11, |$i| $body; 0 1 2 3 4 5 6 7 8 9 10)
     };
     (16, |$i:ident| $body:block) => {
-        $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+        $crate::parts::unroll::repeat!(16, |$i| $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
     (32, |$i:ident| $body:block) => {
-        $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22
+        $crate::parts::unroll::repeat!(32, |$i| $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22
             23 24 25 26 27 28 29 30 31)
     };
 }
 
 #[cfg(target_arch = "nvptx64")]
 macro_rules! repeat {
-    (|$i:ident| $body:block; $($n:literal)*) => {
+    ($count:literal, |$i:ident| $body:block; $($n:literal)*) => {
         $({
             let $i: usize = $n;
             $body
@@ -38,8 +38,8 @@ macro_rules! repeat {
 
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! repeat {
-    (|$i:ident| $body:block; $($n:literal)*) => {
-        for $i in [$($n as usize),*] $body
+    ($count:literal, |$i:ident| $body:block; $($n:literal)*) => {
+        for $i in 0_usize..$count $body
     };
 }
 

@@ -174,7 +174,7 @@ fn geometry(case: &Case) -> OneLaunch2dGeometry {
         unreachable!("the layers of problem 85")
     };
     let clamp = clamp.as_clamp().expect("a clamp");
-    let g = OneLaunch2dGeometry::new(&conv.as_conv3d(), &norm, &pool, &clamp);
+    let g = OneLaunch2dGeometry::new(&conv.as_conv3d(), &norm, &pool.pool, &clamp);
     g.expect("the kernel takes this shape")
 }
 

@@ -1,8 +1,7 @@
 //! Pools of tensors of more than 2^32 elements, as in `far`.
 
-use launch_config::KernelGeometry;
 use launch_config::channel_reduction::ChannelReductionGeometry;
-use launch_config::max_pool2d::{BLOCK_OUTPUTS, OUTPUTS_PER_THREAD};
+use launch_config::max_pool2d::{BLOCK_OUTPUTS, OUTPUTS_PER_THREAD, PoolGeometry};
 use launch_config::overlapping::{self, OverlappingGeometry};
 use launch_config::pool::{self, NhwcWindowGeometry, WindowGeometry, WindowResult};
 use launch_config::pool_rows::{PoolRowsGeometry, SEGMENT};
@@ -29,7 +28,7 @@ pub(crate) fn images(run: &Run) -> Outcome {
         spec.stride = Some([2; 2]);
         spec.padding = [padding; 2];
         let problem = spec.problem(&[3, 4, h, w]).expect("windows that fit");
-        let g = problem.geometry().expect("planes of 2^31 elements");
+        let g = PoolGeometry::of(&problem.pool).expect("planes of 2^31 elements");
         let x = run.computed::<f32>(12 * (h * w) as u64, number)?;
         let y = run.sparse::<f32>(g.outputs())?;
         let (tasks, q) = (g.plane_tasks(), u64::from(g.q));
@@ -218,7 +217,7 @@ pub(crate) fn nhwc(run: &Run) -> Outcome {
     let mut spec = MaxPool2dSpec::new([3; 2]);
     spec.stride = Some([2; 2]);
     let problem = spec.problem(&[n, c, h, w]).expect("windows that fit");
-    let images = problem.geometry().expect("planes below 2^31 elements");
+    let images = PoolGeometry::of(&problem.pool).expect("planes below 2^31 elements");
     let windows = WindowGeometry::of_images(&images);
     let g = NhwcWindowGeometry::new(&windows, c as u32).expect("a geometry");
     let x = run.computed::<f32>((n * c * h * w) as u64, number)?;

@@ -1,7 +1,6 @@
 //! Pooling, alone and with layers before and after it.
 
 use cuda_std::Storage;
-use launch_config::KernelGeometry;
 use launch_config::elementwise::Bounds;
 use launch_config::max_pool2d::PoolGeometry;
 use launch_config::norm::NormGeometry;
@@ -85,7 +84,7 @@ pub(crate) fn stacks(run: &Run) -> Outcome {
         let Ok(problem) = spec(&row).problem(&row.0) else {
             continue;
         };
-        let g = problem.geometry().expect("a small case");
+        let g = PoolGeometry::of(&problem.pool).expect("a small case");
         if !g.task.is_stack() {
             continue;
         }
@@ -114,7 +113,7 @@ fn spec(row: &Row) -> MaxPool2dSpec {
 
 fn geometry(row: &Row) -> PoolGeometry {
     let problem = spec(row).problem(&row.0).expect("a valid case");
-    problem.geometry().expect("a small case")
+    PoolGeometry::of(&problem.pool).expect("a small case")
 }
 
 /// A case with NaN, both infinities and zero among the values.

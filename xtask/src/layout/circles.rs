@@ -22,31 +22,6 @@ const ACCEPTED: &[[&str; 3]] = &[
         "`Layer` is one of all operators, and each operator says how it is a `Layer`",
     ],
     [
-        "crates/op-spec/src/max_pool2d.rs",
-        "crates/op-spec/src/pool.rs",
-        "a module of the other, which lies beside it because each operator has a file of its name",
-    ],
-    [
-        "crates/launch-config/src/implicit_gemm/config.rs",
-        "crates/launch-config/src/implicit_gemm/",
-        "the methods of `GemmConfig` are in the files of the parts that they are about",
-    ],
-    [
-        "crates/launch-config/src/arch.rs",
-        "crates/launch-config/src/implicit_gemm/",
-        "an architecture owns the tiles and rates of the implicit GEMM, which chooses by architecture",
-    ],
-    [
-        "crates/launch-config/src/implicit_gemm/tile.rs",
-        "crates/launch-config/src/implicit_gemm/",
-        "a tile takes its occupancy from the file of its architecture, which has the tiles",
-    ],
-    [
-        "host/src/lowering/lowered.rs",
-        "host/src/lowering/",
-        "a lowered region names the row of the table that lowered it",
-    ],
-    [
         "host/src/operators/single.rs",
         "host/src/operators/",
         "a function of one operator runs it through the enumeration of all operators",

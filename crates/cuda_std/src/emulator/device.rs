@@ -6,7 +6,8 @@ use super::fault::{Fault, FaultKind};
 use super::launch::{Launch, Stats};
 use super::memory::Memory;
 use super::region::{Contents, Region};
-use super::{run, worker};
+use super::run::Call;
+use super::worker;
 use crate::{Instance, Kernel, KernelArgs};
 
 /// An emulated device. Clones are the same device.
@@ -168,7 +169,12 @@ impl Device {
         arguments: A,
     ) -> Result<Stats, Fault> {
         // SAFETY: the caller's to grant.
-        let job = unsafe { run::job(kernel, launch, arguments)? };
+        self.run(unsafe { Call::new(kernel, arguments) }, launch)
+    }
+
+    fn run(&self, call: Call, launch: &Launch) -> Result<Stats, Fault> {
+        let kernel = call.kernel;
+        let job = call.job(launch)?;
         let slot = &mut *self.lock();
         let memory = slot.memory.take().ok_or_else(lost)?;
         let outcome = worker::run(&mut slot.worker, memory, job, launch.progress_limit);
@@ -177,7 +183,7 @@ impl Device {
                 slot.memory = Some(memory);
                 result
             }
-            Err(kind) => Err(Fault::of_launch(kernel.name(), kind)),
+            Err(kind) => Err(Fault::of_launch(kernel, kind)),
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::fault::{Fault, FaultKind};
 use super::stamp;
+use crate::LaunchBounds;
 use crate::common::MAX_SHARED_BYTES;
-use crate::{Instance, KernelArgs};
 
 /// The shape of a launch, and how to run it.
 ///
@@ -109,7 +109,11 @@ impl Pulse {
 }
 
 /// Refuses the launches that `cuLaunchKernel` refuses.
-pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> Result<(), Fault> {
+pub(crate) fn validate(
+    kernel: &'static str,
+    bounds: &LaunchBounds,
+    launch: &Launch,
+) -> Result<(), Fault> {
     const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
     const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
     const MAX_THREADS: u64 = 1024;
@@ -121,7 +125,7 @@ pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> 
             "stamps name every thread of a cluster"
         )
     };
-    let refuse = |message| Err(Fault::of_launch(kernel.name(), FaultKind::Launch(message)));
+    let refuse = |message| Err(Fault::of_launch(kernel, FaultKind::Launch(message)));
     for (what, sizes, limits) in [
         ("grid", launch.grid, MAX_GRID),
         ("block", launch.block, MAX_BLOCK),
@@ -136,14 +140,14 @@ pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> 
     if threads > MAX_THREADS {
         return refuse(format!("block has {threads} threads, limit {MAX_THREADS}"));
     }
-    if let Some(limit) = kernel.bounds().max_threads
+    if let Some(limit) = bounds.max_threads
         && threads > u64::from(limit)
     {
         return refuse(format!(
             "block has {threads} threads, the kernel's max_threads is {limit}"
         ));
     }
-    let (whose, cluster) = match kernel.bounds().cluster_blocks {
+    let (whose, cluster) = match bounds.cluster_blocks {
         Some(cluster) if ![1, cluster].contains(&launch.cluster_blocks) => {
             let asked = launch.cluster_blocks;
             return refuse(format!(
@@ -172,26 +176,24 @@ pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> 
     if launch.shared_bytes > MAX_SHARED_BYTES {
         let (bytes, limit) = (u64::from(launch.shared_bytes), u64::from(MAX_SHARED_BYTES));
         let kind = FaultKind::SharedMemory { bytes, limit };
-        return Err(Fault::of_launch(kernel.name(), kind));
+        return Err(Fault::of_launch(kernel, kind));
     }
     Ok(())
 }
 
 /// Blocks of a cluster of this launch.
-pub(crate) fn cluster_blocks<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> u32 {
-    let declared = kernel.bounds().cluster_blocks;
-    declared.unwrap_or(launch.cluster_blocks)
+pub(crate) fn cluster_blocks(bounds: &LaunchBounds, launch: &Launch) -> u32 {
+    bounds.cluster_blocks.unwrap_or(launch.cluster_blocks)
 }
 
 /// Registers of each thread at the start of this kernel: the multiprocessor's, divided among all threads of
 /// the declared launch bounds. `None` without launch bounds, since the number is then the assembler's choice.
-pub(crate) fn registers<A: KernelArgs>(kernel: &Instance<A>) -> Option<u32> {
+pub(crate) fn registers(bounds: &LaunchBounds) -> Option<u32> {
     /// Registers of a multiprocessor. Four equal parts serve the warps, in units of eight for each thread.
     const REGISTERS: u32 = 1 << 16;
     const PARTS: u32 = 4;
     const UNIT: u32 = 8;
     const MOST: u32 = 256;
-    let bounds = kernel.bounds();
     let threads = bounds.max_threads?.next_multiple_of(32 * PARTS);
     let all = threads.checked_mul(bounds.min_blocks?)?;
     Some((REGISTERS.checked_div(all)? / UNIT * UNIT).min(MOST))

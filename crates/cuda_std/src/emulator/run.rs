@@ -27,7 +27,7 @@ use super::signals::Guard;
 use super::{
     box_stores, clusters, deadlock, lanes, mbarriers, panics, schedule, stamp, wgmma_in_flight,
 };
-use crate::{Instance, KernelArgs};
+use crate::{Instance, KernelArgs, LaunchBounds};
 
 /// A launch for the worker.
 pub(crate) struct Job {
@@ -54,43 +54,55 @@ impl<T: Copy> Arguments<T> {
     }
 }
 
-/// The job that runs a kernel, or the fault of an invalid launch.
-///
-/// # Safety
-/// As for a launch, at the time when the job runs.
-pub(crate) unsafe fn job<A: KernelArgs>(
-    kernel: &Instance<A>,
-    launch: &Launch,
-    arguments: A,
-) -> Result<Job, Fault> {
-    if exec::current_or_none().is_some() {
-        let problem = FaultKind::Launch("a kernel cannot launch kernels".to_owned());
-        return Err(Fault::of_launch(kernel.name(), problem));
-    }
-    validate(kernel, launch)?;
-    let (name, call) = (kernel.name(), kernel.call());
-    let cluster_blocks = cluster_blocks(kernel, launch);
-    let registers = registers(kernel);
-    let (launch, arguments) = (launch.clone(), Arguments(arguments));
-    let catch_signals = launch.catch_signals;
-    let run: Running = Box::new(move |mut memory, stacks, pulse| {
-        if let Err(fault) = memory.wind_clock() {
-            return (memory, Err(fault));
+/// A kernel with its arguments.
+pub(crate) struct Call {
+    pub(crate) kernel: &'static str,
+    bounds: LaunchBounds,
+    /// Runs one thread.
+    thread: Box<dyn Fn() + Send>,
+}
+
+impl Call {
+    /// # Safety
+    /// As for a launch, at the time when the job runs.
+    pub(crate) unsafe fn new<A: KernelArgs>(kernel: &Instance<A>, arguments: A) -> Self {
+        let (call, arguments) = (kernel.call(), Arguments(arguments));
+        Self {
+            kernel: kernel.name(),
+            bounds: kernel.bounds(),
+            // SAFETY: the threads of an emulated launch call it; the rest is the caller's to grant.
+            thread: Box::new(move || unsafe { call(arguments.get()) }),
         }
-        // SAFETY: the threads of an emulated launch call it; the rest is the caller's to grant.
-        let body = move || unsafe { call(arguments.get()) };
-        let mut exec = Box::new(Exec::new(
-            name,
-            &launch,
-            memory,
-            pulse,
-            cluster_blocks,
-            registers,
-        ));
-        let result = run(&mut exec, &launch, stacks, &body);
-        (exec.memory, result)
-    });
-    Ok(Job { catch_signals, run })
+    }
+
+    /// The job that runs the kernel, or the fault of an invalid launch.
+    pub(crate) fn job(self, launch: &Launch) -> Result<Job, Fault> {
+        if exec::current_or_none().is_some() {
+            let problem = FaultKind::Launch("a kernel cannot launch kernels".to_owned());
+            return Err(Fault::of_launch(self.kernel, problem));
+        }
+        validate(self.kernel, &self.bounds, launch)?;
+        let cluster_blocks = cluster_blocks(&self.bounds, launch);
+        let registers = registers(&self.bounds);
+        let launch = launch.clone();
+        let catch_signals = launch.catch_signals;
+        let run: Running = Box::new(move |mut memory, stacks, pulse| {
+            if let Err(fault) = memory.wind_clock() {
+                return (memory, Err(fault));
+            }
+            let mut exec = Box::new(Exec::new(
+                self.kernel,
+                &launch,
+                memory,
+                pulse,
+                cluster_blocks,
+                registers,
+            ));
+            let result = run(&mut exec, &launch, stacks, &self.thread);
+            (exec.memory, result)
+        });
+        Ok(Job { catch_signals, run })
+    }
 }
 
 fn run(

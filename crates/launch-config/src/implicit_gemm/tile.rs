@@ -1,6 +1,6 @@
 //! Tiles of the implicit GEMM.
 
-use super::{OPERAND_ROWS, sm80, sm90};
+use super::OPERAND_ROWS;
 
 /// Halves of the pixels of a warp-specialized tile, over which moments are taken.
 pub const HALVES: u32 = 2;
@@ -106,15 +106,6 @@ impl GemmTile {
     #[must_use]
     pub const fn warp_pixels(self) -> u32 {
         self.pixel_octets * INSTRUCTION_PIXELS
-    }
-
-    /// Blocks that a multiprocessor should hold for values of `parts` parts: as many as registers allow.
-    #[must_use]
-    pub const fn blocks_per_processor(self, parts: u32) -> u32 {
-        match self.mainloop {
-            Mainloop::Sm80CpAsync => sm80::blocks_per_processor(self, parts),
-            _ => sm90::tiles::blocks_per_processor(self, parts),
-        }
     }
 
     /// Pixels of a tile.

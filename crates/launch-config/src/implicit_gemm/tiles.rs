@@ -36,6 +36,15 @@ impl GemmTile {
         self.is_warp_specialized() || self.operands == M32N128.operands
     }
 
+    /// Blocks that a multiprocessor should hold for values of `parts` parts: as many as registers allow.
+    #[must_use]
+    pub const fn blocks_per_processor(self, parts: u32) -> u32 {
+        match self.mainloop {
+            Mainloop::Sm80CpAsync => sm80::blocks_per_processor(self, parts),
+            _ => tiles::blocks_per_processor(self, parts),
+        }
+    }
+
     /// Cost of an MMA step for each output, in ten-thousandths of a cycle, on tensor cores of these rates.
     pub(super) const fn step_cost(self, rates: TensorRates) -> u64 {
         match self.mainloop {

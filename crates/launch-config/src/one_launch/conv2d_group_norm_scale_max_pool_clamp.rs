@@ -21,7 +21,7 @@ use crate::clusters::at_once;
 use crate::elementwise::Bounds;
 use crate::{AffineType, LaunchShape, Presence, Refusal};
 use op_spec::Quantity;
-use op_spec::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
+use op_spec::{ClampProblem, ConvProblem, GroupNormProblem, PoolProblem};
 
 /// Input channels: the eight values of K that one 16-byte operand holds.
 pub const IN_CHANNELS: u32 = 8;
@@ -117,7 +117,7 @@ impl OneLaunch2dGeometry {
     pub fn new(
         conv: &ConvProblem<3>,
         norm: &GroupNormProblem,
-        pool: &MaxPool2dProblem,
+        pool: &PoolProblem,
         clamp: &ClampProblem,
     ) -> Result<Self, Refusal> {
         let [depth, height, width] = conv.input;
@@ -132,14 +132,14 @@ impl OneLaunch2dGeometry {
         Refusal::unless_are("dilation", &conv.dilation, &[1; 3])?;
         Refusal::unless_is(number("groups"), conv.groups, 1)?;
         Refusal::unless_is(number("width"), width, WIDTH as usize)?;
-        Refusal::unless_are("pool kernel_size", &pool.kernel_size, &[window; 2])?;
-        Refusal::unless_are("pool stride", &pool.stride, &[window; 2])?;
-        Refusal::unless_are("pool padding", &pool.padding, &[0; 2])?;
-        Refusal::unless_are("pool dilation", &pool.dilation, &[1; 2])?;
+        Refusal::unless_are("pool kernel_size", &pool.kernel_size[1..], &[window; 2])?;
+        Refusal::unless_are("pool stride", &pool.stride[1..], &[window; 2])?;
+        Refusal::unless_are("pool padding", &pool.padding[1..], &[0; 2])?;
+        Refusal::unless_are("pool dilation", &pool.dilation[1..], &[1; 2])?;
         // `ceil_mode` gives other numbers of windows.
         let whole = [conv.output[1] / window, OUT_WIDTH as usize];
-        Refusal::unless_are("pooled output", &pool.output, &whole)?;
-        let [rows, _] = pool.output;
+        Refusal::unless_are("pooled output", &pool.output[1..], &whole)?;
+        let [_, rows, _] = pool.output;
         Refusal::unless_at_least(number("pooled rows"), rows, HALVES as usize)?;
         let most_rows = (HALVES * HALF_POOL_ROWS) as usize;
         Refusal::unless_at_most(number("pooled rows"), rows, most_rows)?;
@@ -309,7 +309,13 @@ mod tests {
         let norm = norm.problem(&convolved, Some(&channels), Some(&channels));
         let pool = pool.problem(&convolved).unwrap();
         let clamp = ClampSpec::new(0.0, 1.0).problem(&pool.output_shape());
-        OneLaunch2dGeometry::new(&conv.as_conv3d(), &norm.unwrap(), &pool, &clamp.unwrap()).ok()
+        OneLaunch2dGeometry::new(
+            &conv.as_conv3d(),
+            &norm.unwrap(),
+            &pool.pool,
+            &clamp.unwrap(),
+        )
+        .ok()
     }
 
     #[test]

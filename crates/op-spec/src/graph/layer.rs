@@ -153,14 +153,23 @@ pub(crate) enum Role {
     ByItself(ByItself),
 }
 
+impl Role {
+    /// The number of multiply-adds of a convolution; zero for other roles.
+    pub(super) fn multiply_adds(&self) -> u128 {
+        match self {
+            Self::Convolution(conv) => conv.multiply_adds(),
+            Self::Transposed(conv) => conv.multiply_adds(),
+            _ => 0,
+        }
+    }
+}
+
 /// An operator whose results need several values each: mostly a reduction of several values to one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reduction {
-    /// The maximum of windows of images.
-    MaxPool2d(MaxPool2dProblem),
     /// A reduction over axes, such as the channels.
     Axes(ReductionProblem),
-    /// Any other pool: the maximum of windows of volumes, and averages.
+    /// A pool: the maximum or the average of windows.
     Pool(PoolProblem),
     /// A softmax or its logarithm, with as many results as values.
     Softmax(SoftmaxProblem),
@@ -174,7 +183,6 @@ impl Reduction {
     /// The operator's name.
     pub(super) const fn operator(&self) -> &'static str {
         match self {
-            Self::MaxPool2d(_) => "max_pool2d",
             Self::Axes(problem) => problem.operation.name(),
             Self::Pool(pool) => pool.operator,
             Self::Softmax(problem) => problem.operator(),
@@ -410,7 +418,7 @@ layers! {
     |problem: LogSoftmaxProblem| Role::Reduction(Reduction::Softmax(problem.softmax));
     /// The maximum of windows of images.
     MaxPool2d(MaxPool2dSpec) is "max_pool2d",
-    |problem: MaxPool2dProblem| Role::Reduction(Reduction::MaxPool2d(problem));
+    |problem: MaxPool2dProblem| Role::Reduction(Reduction::Pool(problem.pool));
     /// The maximum of windows of volumes.
     MaxPool3d(MaxPool3dSpec) is "max_pool3d",
     |problem: MaxPool3dProblem| Role::Reduction(Reduction::Pool(problem.pool));

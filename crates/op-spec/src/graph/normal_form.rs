@@ -156,6 +156,13 @@ enum Part {
 }
 
 impl NormalForm {
+    /// Returns the channels and the extents of a convolution's results, if the form has one of any kind.
+    #[must_use]
+    pub fn convolved(&self) -> Option<(usize, [usize; 3])> {
+        let ordinary = self.convolution.map(|(_, conv)| (conv.k, conv.output));
+        ordinary.or(self.transposed.map(|(_, conv)| (conv.k, conv.output)))
+    }
+
     /// Computes the normal form of these layers, each of which takes the output of the one before it.
     ///
     /// # Errors

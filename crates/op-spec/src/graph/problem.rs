@@ -37,16 +37,7 @@ impl ShapedLayer {
     /// Returns the number of multiply-adds of a convolution or a linear map; zero for other layers.
     #[must_use]
     pub fn multiply_adds(&self) -> u128 {
-        match &self.problem {
-            LayerProblem::Linear(problem) => problem.multiply_adds(),
-            LayerProblem::Conv1d(problem) => problem.multiply_adds(),
-            LayerProblem::Conv2d(problem) => problem.multiply_adds(),
-            LayerProblem::Conv3d(problem) => problem.multiply_adds(),
-            LayerProblem::ConvTranspose1d(problem) => problem.multiply_adds(),
-            LayerProblem::ConvTranspose2d(problem) => problem.multiply_adds(),
-            LayerProblem::ConvTranspose3d(problem) => problem.multiply_adds(),
-            _ => 0,
-        }
+        self.problem.role().multiply_adds()
     }
 }
 

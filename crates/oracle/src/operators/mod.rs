@@ -56,7 +56,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::BatchNorm(problem) => problem,
         LayerProblem::Scale(problem) => problem,
         LayerProblem::Prelu(problem) => problem,
-        LayerProblem::MaxPool2d(problem) => problem,
+        LayerProblem::MaxPool2d(problem) => &problem.pool,
         LayerProblem::Arithmetic(problem) => problem,
         LayerProblem::MaxPool3d(problem) => &problem.pool,
         LayerProblem::AvgPool2d(problem) => &problem.pool,

@@ -3,7 +3,7 @@
 //!
 //! | pool | `y[n, c, ..]` |
 //! |---|---|
-//! | `max_pool3d` | the largest `x[n, c, ..']`; NaN in a window gives NaN, a window without a position inside gives minus infinity |
+//! | `max_pool2d`, `max_pool3d` | the largest `x[n, c, ..']`; NaN in a window gives NaN, a window without a position inside gives minus infinity |
 //! | `avg_pool2d`, `avg_pool3d` | the sum of `x[n, c, ..']`, divided by the number of positions in the input or in the padded input, or by a given number |
 //! | `adaptive_avg_pool2d`, `adaptive_avg_pool3d` | the sum of all `x[n, c, ..]`, divided by their number |
 //!

@@ -2,13 +2,13 @@
 
 use std::ffi::c_void;
 
-use cuda_std::{Instance, KernelArgs};
 use cust::sys;
 use launch_config::LaunchShape;
 
 use super::context::Gpu;
-use super::driver::{Current, check, cu, late_function};
+use super::driver::{check, cu, late_function};
 use super::kernels::Function;
+use super::stream::GpuStream;
 use crate::contract::{self, KernelFacts};
 use crate::error::Result;
 
@@ -16,18 +16,13 @@ use crate::error::Result;
 const SHARED_BYTES_WITHOUT_OPT_IN: u32 = 48 * 1024;
 
 impl Gpu {
-    /// Returns the function of `kernel`, after checking the launch contract and opting in to its shared
-    /// memory. The GPU's context must be current.
-    fn function<A: KernelArgs>(
-        &self,
-        kernel: &Instance<A>,
-        shape: &LaunchShape,
-    ) -> Result<&'static Function> {
-        let function = self.kernels.function(kernel.name())?;
+    /// Returns the kernel's function, after checking the launch contract and opting in to its shared memory.
+    /// The GPU's context must be current.
+    fn function(&self, kernel: KernelFacts, shape: &LaunchShape) -> Result<&'static Function> {
+        let function = self.kernels.function(kernel.name)?;
         let facts = KernelFacts {
-            name: kernel.name(),
-            max_threads: kernel.bounds().max_threads,
             static_shared_bytes: function.static_shared_bytes,
+            ..kernel
         };
         contract::check(&facts, &self.limits, shape)?;
         if shape.shared_bytes > SHARED_BYTES_WITHOUT_OPT_IN {
@@ -47,41 +42,36 @@ impl Gpu {
         Ok(function)
     }
 
-    /// Loads `kernel` if it is not loaded yet, and checks the launch contract, as [`launch`](Gpu::launch)
+    /// Loads a kernel if it is not loaded yet, and checks the launch contract, as [`launch`](Gpu::launch)
     /// does.
-    pub(crate) fn load<A: KernelArgs>(
-        &self,
-        _current: &Current,
-        kernel: &Instance<A>,
-        shape: &LaunchShape,
-    ) -> Result<()> {
+    pub(crate) fn load(&self, kernel: KernelFacts, shape: &LaunchShape) -> Result<()> {
+        let _current = self.make_current()?;
         self.function(kernel, shape).map(drop)
     }
 
-    /// Checks the launch contract, then launches `kernel` on a stream of this GPU, whose context must be
-    /// current.
+    /// Checks the launch contract, then launches a kernel on a stream of this GPU.
     ///
     /// # Safety
-    /// `stream` is a live stream of this GPU, and the kernel's own requirements hold.
-    pub(crate) unsafe fn launch<A: KernelArgs>(
+    /// `stream` is a live stream of this GPU, `parameters` has the address of a value for each of the
+    /// kernel's parameters, and the kernel's own requirements hold.
+    pub(crate) unsafe fn launch(
         &self,
-        _current: &Current,
-        stream: sys::CUstream,
-        kernel: &Instance<A>,
+        stream: &GpuStream,
+        kernel: KernelFacts,
         shape: &LaunchShape,
-        arguments: A,
+        parameters: &mut [*mut c_void],
     ) -> Result<()> {
-        let function = self.function(kernel, shape)?;
-        // SAFETY: the parameter array is made from the tuple of the kernel's parameter types, so it has one
-        // entry per parameter. The driver copies the values before it returns. The caller vouches for the
-        // values and the stream.
-        arguments.with_params(|parameters| unsafe {
-            let (function, parameters) = (function.handle.0, parameters.as_mut_ptr());
+        let _current = self.make_current()?;
+        let stream = stream.raw()?;
+        let function = self.function(kernel, shape)?.handle.0;
+        let parameters = parameters.as_mut_ptr();
+        // SAFETY: the driver copies the values before it returns. The caller vouches for the rest.
+        unsafe {
             match shape.cluster_blocks {
                 1 => alone(function, shape, stream, parameters),
                 _ => in_clusters(function, shape, stream, parameters),
             }
-        })
+        }
     }
 }
 

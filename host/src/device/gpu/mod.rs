@@ -7,8 +7,8 @@
 //! 3. `image`, `pool`, `tensor_map`: modules of one kernel, loaded or compiled; the memory pool; tensor maps
 //! 4. `kernels`: the kernels on one device, loaded at first use and looked up by name
 //! 5. `context`: the GPU: its context, its kernels, its memory pool
-//! 6. `launch`, `stream`: launches; streams and events
-//! 7. `graph`, `pinned`: CUDA graphs; pinned host memory
+//! 6. `stream`: streams and events
+//! 7. `launch`, `graph`, `pinned`: launches on streams; CUDA graphs; pinned host memory
 //! 8. `memory`: memory in stream order
 //! 9. `peer`: copies between GPUs
 

@@ -13,7 +13,7 @@ use super::{EpilogueKernels, at_most_one, functions};
 use crate::lowering::region::Region;
 use crate::operators::Operator;
 use crate::operators::pool::nhwc_windows;
-use crate::spec::{ClampProblem, GroupNormProblem, MaxPool2dProblem};
+use crate::spec::{ClampProblem, GroupNormProblem, PoolProblem};
 
 /// `functions(max_pool2d(norm(x) * factor))`, where norm and factor may be absent.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ pub(in crate::lowering) struct Pool {
     pub(in crate::lowering) norm: Option<(usize, GroupNormProblem)>,
     /// The layer of the factors after the norm.
     pub(in crate::lowering) factors: Option<usize>,
-    pub(in crate::lowering) pool: MaxPool2dProblem,
+    pub(in crate::lowering) pool: PoolProblem,
     /// The functions of each maximum, including monotonic functions that preceded the pool.
     pub(in crate::lowering) functions: Vec<PointwiseProblem>,
     /// Whether the producer keeps only the value of each window that the pool selects. Norm and scale are
@@ -35,8 +35,9 @@ impl Pool {
     pub(in crate::lowering) fn of(region: &Region<'_>, form: &Epilogue) -> Result<Pool, Refusal> {
         let expected = "a norm, max_pool2d, and functions that keep order before it and any behind";
         let refusal = Refusal::Layers { expected };
-        let Some((reduction, Reduction::MaxPool2d(pool))) = form.reduce else {
-            return Err(refusal);
+        let (reduction, pool) = match form.reduce {
+            Some((layer, Reduction::Pool(pool))) if pool.is_max_of_images() => (layer, pool),
+            _ => return Err(refusal),
         };
         // Without a norm, factors are part of the list.
         let (factors, list) = match (form.norm, &form.list[..]) {
@@ -69,7 +70,7 @@ impl Pool {
     pub(in crate::lowering) fn is_apart_in_nhwc(&self) -> bool {
         let norm = self.norm.and_then(|(_, norm)| launches_of(&norm));
         let is_plain = self.factors.is_none() && !self.in_producer;
-        is_plain && norm.is_some() && nhwc_windows(&Operator::MaxPool2d(self.pool)).is_some()
+        is_plain && norm.is_some() && nhwc_windows(&Operator::Pool(self.pool)).is_some()
     }
 
     /// The bounds of a leading clamp, which the pooling kernels apply, and the other functions, which need
@@ -130,7 +131,7 @@ impl Windows {
         let (operator, functions) = match plan {
             EpilogueKernels::Operator(_, operator) => (*operator, vec![]),
             EpilogueKernels::Pool(pool) if pool.norm.is_none() && pool.factors.is_none() => {
-                (Operator::MaxPool2d(pool.pool), pool.functions.clone())
+                (Operator::Pool(pool.pool), pool.functions.clone())
             }
             _ => return None,
         };
@@ -147,13 +148,13 @@ impl Windows {
 }
 
 /// The windows of a pool, if they are adjacent (no overlap, no gaps) and whole.
-fn windows_side_by_side(pool: &MaxPool2dProblem) -> Option<[u32; 2]> {
-    let [h, w] = pool.kernel_size;
+fn windows_side_by_side(pool: &PoolProblem) -> Option<[u32; 2]> {
+    let [_, h, w] = pool.kernel_size;
     let plain = pool.stride == pool.kernel_size
-        && pool.padding == [0, 0]
-        && (pool.dilation[0] == 1 || h == 1)
-        && (pool.dilation[1] == 1 || w == 1)
-        && pool.output == [pool.input[0] / h, pool.input[1] / w];
+        && pool.padding == [0; 3]
+        && (pool.dilation[1] == 1 || h == 1)
+        && (pool.dilation[2] == 1 || w == 1)
+        && pool.output == [1, pool.input[1] / h, pool.input[2] / w];
     plain.then_some([u32::try_from(h).ok()?, u32::try_from(w).ok()?])
 }
 
@@ -163,7 +164,7 @@ mod tests {
     use crate::spec::MaxPool2dSpec;
 
     /// The indices of each window along an axis, from the pool's attributes.
-    fn windows(pool: &MaxPool2dProblem, axis: usize) -> Vec<Vec<usize>> {
+    fn windows(pool: &PoolProblem, axis: usize) -> Vec<Vec<usize>> {
         let of = |output: usize| {
             let taps = 0..pool.kernel_size[axis];
             let places = taps.map(|tap| output * pool.stride[axis] + tap * pool.dilation[axis]);
@@ -199,19 +200,20 @@ mod tests {
                     .padding(padding)
                     .dilation(dilation)
                     .ceil_mode(ceil_mode);
-                let Ok(pool) = spec.problem(&[1, 1, input[0], input[1]]) else {
+                let Ok(problem) = spec.problem(&[1, 1, input[0], input[1]]) else {
                     continue;
                 };
+                let pool = problem.pool;
                 let follow = (0..2).all(|axis| {
                     let extent = kernel_size[axis];
                     let whole =
                         (0..input[axis] / extent).map(|p| (p * extent..(p + 1) * extent).collect());
-                    windows(&pool, axis) == whole.collect::<Vec<Vec<usize>>>()
+                    windows(&pool, 1 + axis) == whole.collect::<Vec<Vec<usize>>>()
                 });
                 let wanted = follow.then_some(kernel_size.map(|extent| extent as u32));
                 // With a single window, the stride does not matter.
-                let is_one =
-                    (0..2).any(|axis| pool.output[axis] == 1 && stride[axis] != kernel_size[axis]);
+                let is_one = (0..2)
+                    .any(|axis| pool.output[1 + axis] == 1 && stride[axis] != kernel_size[axis]);
                 if !is_one {
                     assert_eq!(windows_side_by_side(&pool), wanted, "{pool:?}");
                 }

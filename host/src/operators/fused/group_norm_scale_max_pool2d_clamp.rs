@@ -1,15 +1,15 @@
 //! `group_norm`, `scale`, `max_pool2d`, `clamp`.
 
 use kernels_gpu::fused::group_norm_scale_max_pool2d_clamp::GROUP_NORM_SCALE_MAX_POOL2D_CLAMP;
-use launch_config::KernelGeometry;
 
 use crate::device::DType;
 use crate::error::Result;
 use crate::operators::launching::{Affine, compute};
 use crate::operators::norm_statistics::NormInput;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
-use crate::spec::MaxPool2dProblem;
+use crate::spec::PoolProblem;
 use launch_config::elementwise::Bounds;
+use launch_config::max_pool2d::PoolGeometry;
 use launch_config::norm::NormGeometry;
 
 /// Plans the kernel after the statistics of `norm`.
@@ -17,9 +17,9 @@ pub(crate) fn plan(
     plan: &mut LaunchPlan,
     dtype: DType,
     norm: &NormGeometry,
-    pool: &MaxPool2dProblem,
+    pool: &PoolProblem,
 ) -> Result<()> {
-    let shape = pool.geometry()?.norm_shape(norm);
+    let shape = PoolGeometry::of(pool)?.norm_shape(norm);
     plan.launch(&GROUP_NORM_SCALE_MAX_POOL2D_CLAMP, &[dtype.label()], shape)
 }
 
@@ -29,14 +29,14 @@ pub(crate) fn append(
     program: &mut ProgramBuilder,
     input: &NormInput,
     scale: Option<Value>,
-    pool: &MaxPool2dProblem,
+    pool: &PoolProblem,
     bounds: Bounds,
 ) -> Result<Value> {
     let &NormInput {
         x, partials, norm, ..
     } = input;
     let Affine { weight, bias } = input.affine;
-    let geometry = pool.geometry()?;
+    let geometry = PoolGeometry::of(pool)?;
     let family = &GROUP_NORM_SCALE_MAX_POOL2D_CLAMP;
     let y = program.tensor(&pool.output_shape(), program.dtype(x))?;
     let arguments = (x, partials, weight, bias, scale, y, norm, geometry, bounds);

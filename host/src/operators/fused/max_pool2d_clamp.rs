@@ -1,18 +1,18 @@
 //! `max_pool2d`, `clamp`.
 
 use kernels_gpu::fused::max_pool2d_clamp::MAX_POOL2D_CLAMP;
-use launch_config::KernelGeometry;
 
 use crate::device::DType;
 use crate::error::Result;
 use crate::operators::launching::compute;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
-use crate::spec::MaxPool2dProblem;
+use crate::spec::PoolProblem;
 use launch_config::elementwise::Bounds;
+use launch_config::max_pool2d::PoolGeometry;
 
 /// Plans the kernel.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, pool: &MaxPool2dProblem) -> Result<()> {
-    let shape = pool.geometry()?.shape();
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, pool: &PoolProblem) -> Result<()> {
+    let shape = PoolGeometry::of(pool)?.shape();
     plan.launch(&MAX_POOL2D_CLAMP, &[dtype.label()], shape)
 }
 
@@ -20,10 +20,10 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, pool: &MaxPool2dProblem)
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
-    pool: &MaxPool2dProblem,
+    pool: &PoolProblem,
     bounds: Bounds,
 ) -> Result<Value> {
-    let geometry = pool.geometry()?;
+    let geometry = PoolGeometry::of(pool)?;
     let y = program.tensor(&pool.output_shape(), program.dtype(x))?;
     let arguments = (x, y, geometry, bounds);
     // SAFETY: `x` and `y` have the problem's input and output shapes.

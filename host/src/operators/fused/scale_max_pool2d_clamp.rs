@@ -1,18 +1,18 @@
 //! `scale`, `max_pool2d`, `clamp`.
 
 use kernels_gpu::fused::scale_max_pool2d_clamp::SCALE_MAX_POOL2D_CLAMP;
-use launch_config::KernelGeometry;
 
 use crate::device::DType;
 use crate::error::Result;
 use crate::operators::launching::compute;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
-use crate::spec::MaxPool2dProblem;
+use crate::spec::PoolProblem;
 use launch_config::elementwise::Bounds;
+use launch_config::max_pool2d::PoolGeometry;
 
 /// Plans the kernel.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, pool: &MaxPool2dProblem) -> Result<()> {
-    let shape = pool.geometry()?.shape();
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, pool: &PoolProblem) -> Result<()> {
+    let shape = PoolGeometry::of(pool)?.shape();
     plan.launch(&SCALE_MAX_POOL2D_CLAMP, &[dtype.label()], shape)
 }
 
@@ -24,10 +24,10 @@ pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     scale: Value,
-    pool: &MaxPool2dProblem,
+    pool: &PoolProblem,
     bounds: Bounds,
 ) -> Result<Value> {
-    let geometry = pool.geometry()?;
+    let geometry = PoolGeometry::of(pool)?;
     let y = program.tensor(&pool.output_shape(), program.dtype(x))?;
     let arguments = (x, scale, y, geometry, bounds);
     // SAFETY: `x` and `y` have the problem's input and output shapes, `scale` has a value per channel.

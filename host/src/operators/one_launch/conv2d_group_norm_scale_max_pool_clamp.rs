@@ -13,7 +13,7 @@ use crate::operators::ConvolutionParameters as Parameters;
 use crate::operators::Precision;
 use crate::operators::fused::{Preparation, prepared};
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
-use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
+use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem, PoolProblem};
 use launch_config::Refusal;
 use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry,
@@ -23,7 +23,7 @@ use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
 type Problem2d<'a> = (
     &'a ConvProblem<3>,
     &'a GroupNormProblem,
-    &'a MaxPool2dProblem,
+    &'a PoolProblem,
     &'a ClampProblem,
 );
 

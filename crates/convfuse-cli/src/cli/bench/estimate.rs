@@ -143,7 +143,7 @@ pub(in crate::cli) fn must_end_soon(
 fn kernels_cost(problem: &GraphProblem) -> f64 {
     let product = |extents: &[usize]| extents.iter().map(|&extent| extent as f64).product::<f64>();
     let places = problem.steps.iter().map(|step| match &step.problem {
-        LayerProblem::MaxPool2d(pool) => product(&step.output) * product(&pool.kernel_size),
+        LayerProblem::MaxPool2d(of) => product(&step.output) * product(&of.pool.kernel_size),
         LayerProblem::MaxPool3d(of) => product(&step.output) * product(&of.pool.kernel_size),
         LayerProblem::AvgPool2d(of) => product(&step.output) * product(&of.pool.kernel_size),
         LayerProblem::AvgPool3d(of) => product(&step.output) * product(&of.pool.kernel_size),
