@@ -1,4 +1,4 @@
-//! Lowered regions: producer, epilogue, layouts and launches.
+//! Lowered regions: producer, epilogue and layouts.
 
 use launch_config::gemm::FilterOrder;
 use op_spec::graph::{GraphProblem, LayerProblem};
@@ -10,7 +10,6 @@ use super::region::{Query, RegionFacts};
 use super::table::Row;
 use crate::operators::fused::RowMoments;
 use crate::operators::fused::gemm::Part;
-use crate::program::LaunchPlan;
 
 /// A region with all decisions about its kernels.
 #[derive(Debug)]
@@ -130,8 +129,6 @@ pub(crate) struct Chosen {
     pub(super) row: &'static Row,
     pub(super) layers: Vec<usize>,
     pub(super) lowered: Lowered,
-    /// The region's launches.
-    pub(super) plan: LaunchPlan,
     pub(crate) facts: RegionFacts,
 }
 

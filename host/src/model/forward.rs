@@ -9,13 +9,13 @@ use op_spec::graph::{Graph, GraphProblem, Parameter};
 use super::Options;
 use super::inputs::{Inputs, orders};
 use super::pipelines::Pipelines;
-use super::programs::{Programs, Source, program_of};
+use super::programs::Programs;
 use crate::cpu;
 use crate::device::{DType, Device, DeviceProperties, Order, Stream, Tensor};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
-use crate::lowering::{self, Query};
+use crate::lowering::{self, Query, Source};
 use crate::operators::Preparations;
 use crate::parameters::Parameters;
 use crate::program::Program;
@@ -299,8 +299,9 @@ impl Model {
             let problem = self.shared.graph.problem(input)?;
             let properties = self.device().properties();
             let query = self.query(&problem, orders, options, &properties);
-            let chosen = lowering::choose(query)?;
-            program_of(query, self.device(), orders, self.kept(), &chosen)
+            // Errors come before parameters are prepared.
+            let (mut chosen, _) = lowering::planned(query, self.device())?;
+            lowering::program_of(query, self.device(), self.kept(), &mut chosen)
         })
     }
 

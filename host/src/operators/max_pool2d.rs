@@ -7,9 +7,9 @@ use launch_config::KernelGeometry;
 use launch_config::max_pool2d::PoolGeometry;
 use launch_config::pool::WindowGeometry;
 
-use crate::device::{DType, Tensor};
+use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{MaxPool2dProblem, MaxPool2dSpec};
 
 /// `y[n, c, p, q]` is the largest of `x[n, c, h, w]` over the window of `(p, q)`.
@@ -50,15 +50,6 @@ fn overlapping(of: &PoolGeometry) -> Option<Overlapping> {
     (!of.task.is_stack()).then(|| Overlapping::of(&windows))?
 }
 
-/// Plans the launch.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &MaxPool2dProblem) -> Result<()> {
-    let geometry = problem.geometry()?;
-    match overlapping(&geometry) {
-        Some(of) => of.plan(plan, dtype),
-        None => plan.launch(&MAX_POOL2D, &[dtype.label()], geometry.shape()),
-    }
-}
-
 /// Appends the operator to a program.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -67,11 +58,12 @@ pub(crate) fn append(
 ) -> Result<Value> {
     let geometry = problem.geometry()?;
     let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
+    let (label, shape) = (program.label(x), geometry.shape());
     // SAFETY: `x` and `y` have the problem's input and output shapes.
-    Ok(unsafe {
+    unsafe {
         match overlapping(&geometry) {
             Some(of) => of.append(program, [x, y]),
-            None => compute(program, &MAX_POOL2D, y, (x, y, geometry)),
+            None => compute(program, &MAX_POOL2D, &label, shape, y, (x, y, geometry)),
         }
-    })
+    }
 }

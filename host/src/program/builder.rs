@@ -5,23 +5,17 @@ mod parameters;
 mod reformats;
 mod renewed;
 
-use std::collections::VecDeque;
-
 use cuda_std::tensor_map::{MapMode, TensorMap};
-use cuda_std::{Family, Instance, KernelArgs};
+use cuda_std::{Family, Instance, KernelArgs, Label};
 
 use super::arguments::{Arguments, Places, Use};
 use super::memory::{Life, pack};
-use super::planned::{LaunchPlan, PlannedLaunch};
 use super::{Input, Launch, Place, Program, Step, Value, ValueFacts};
 use crate::device::{DType, Device, LaunchShape, Order, Stream, Tensor};
-use crate::error::Result;
-pub(crate) use copies::{channels_last, plan_copy, plan_dense_copy, plan_reformat};
+use crate::error::{Error, Result};
+pub(crate) use copies::channels_last;
 
-/// A program under construction.
-///
-/// It gets the launches of a configuration, in order. Operators then use it with the handles of their inputs,
-/// and append exactly these launches.
+/// A program under construction. Operators append their launches to it, with the handles of their values.
 #[derive(Debug)]
 pub(crate) struct ProgramBuilder {
     device: Device,
@@ -29,10 +23,10 @@ pub(crate) struct ProgramBuilder {
     inputs: Vec<Input>,
     parameters: Vec<Tensor>,
     steps: Vec<Step>,
-    /// The launches that are yet to be appended.
-    planned: VecDeque<PlannedLaunch>,
-    /// The preparations of parameters that are yet to be requested.
-    preparations: VecDeque<PlannedLaunch>,
+    /// The number of steps that were [taken](Self::take_launches).
+    taken: usize,
+    /// The kernels that prepare parameters of a program that is explained.
+    preparations: Vec<&'static str>,
     /// Renewed parameters, with the values that replace them.
     renewed: Vec<[Value; 2]>,
     /// Inputs reformatted for implicit GEMMs.
@@ -59,8 +53,8 @@ impl ProgramBuilder {
             inputs: Vec::new(),
             parameters: Vec::new(),
             steps: Vec::new(),
-            planned: VecDeque::new(),
-            preparations: VecDeque::new(),
+            taken: 0,
+            preparations: Vec::new(),
             renewed: Vec::new(),
             reformats: Vec::new(),
         }
@@ -79,49 +73,18 @@ impl ProgramBuilder {
         self.is_explained
     }
 
-    /// Adds a configuration's launches after those that are already planned.
-    pub(crate) fn plan(&mut self, plan: &LaunchPlan) {
-        self.planned.extend(&plan.launches);
-        self.preparations.extend(&plan.preparations);
+    /// Returns the kernels of the launches that were appended since the last call, and the kernels that
+    /// prepare parameters, of a program that is explained.
+    pub(crate) fn take_launches(&mut self) -> [Vec<&'static str>; 2] {
+        let steps = &self.steps[std::mem::replace(&mut self.taken, self.steps.len())..];
+        let launches = steps.iter().map(|step| step.kernel).collect();
+        [launches, std::mem::take(&mut self.preparations)]
     }
 
-    /// Whether the next launch of the configuration belongs to `family`.
-    pub(crate) fn is_next<A: KernelArgs>(&self, family: &Family<A>) -> bool {
-        let next = self.planned.front();
-        next.is_some_and(|next| instance(family, next.kernel).is_some())
-    }
-
-    /// Takes the next launch of the configuration, which belongs to `family`.
-    ///
-    /// # Panics
-    /// If it belongs to another family, or there is none: a bug of an operator.
-    pub(crate) fn next<A: KernelArgs>(
-        &mut self,
-        family: &Family<A>,
-    ) -> (&'static Instance<A>, LaunchShape) {
-        let next = self.planned.pop_front();
-        let found = next.and_then(|next| Some((instance(family, next.kernel)?, next.shape)));
-        found.unwrap_or_else(|| {
-            let next = next.map_or("nothing", |next| next.kernel);
-            panic!(
-                "{} is launched, where the configuration has {next}",
-                family.name()
-            )
-        })
-    }
-
-    /// Puts a launch before those of the configuration.
-    pub(crate) fn plan_next(&mut self, launch: PlannedLaunch) {
-        self.planned.push_front(launch);
-    }
-
-    /// Takes the next preparation of the configuration.
-    ///
-    /// # Panics
-    /// If there is none: a bug of an operator.
-    pub(crate) fn next_preparation(&mut self) -> PlannedLaunch {
-        let next = self.preparations.pop_front();
-        next.expect("the configuration has every preparation of parameters")
+    /// Records the launches of `program` as preparations of parameters.
+    pub(crate) fn is_prepared_by(&mut self, program: &ProgramBuilder) {
+        let kernels = program.steps.iter().map(|step| step.kernel);
+        self.preparations.extend(kernels);
     }
 
     /// An input of every run, with layout `order`. An input that is not dense is copied first.
@@ -149,9 +112,6 @@ impl ProgramBuilder {
         if *order == Order::Dense && dtype == wanted {
             return Ok(x);
         }
-        let mut copy = LaunchPlan::default();
-        plan_copy(&mut copy, order, shape.iter().product(), [dtype, wanted])?;
-        self.plan(&copy);
         self.copied(x, wanted)
     }
 
@@ -243,13 +203,21 @@ impl ProgramBuilder {
         self.values[value.0].dtype
     }
 
+    /// The label of kernels for values of this value's element type alone.
+    pub(crate) fn label(&self, value: Value) -> [Label; 1] {
+        [self.dtype(value).label()]
+    }
+
     /// The total bytes of the values.
     pub(crate) fn bytes(&self, values: &[Value]) -> u64 {
         values.iter().map(|&value| self.values[value.0].bytes).sum()
     }
 
-    /// Appends a launch of `kernel` that moves every value among its arguments once. A launch without blocks
-    /// is left out.
+    /// Appends a launch of the kernel of `family` with these labels. It moves every value among its arguments
+    /// once. A launch without blocks is left out.
+    ///
+    /// # Errors
+    /// As [`launch_moving`](Self::launch_moving).
     ///
     /// # Panics
     /// As [`launch_moving`](Self::launch_moving).
@@ -258,18 +226,22 @@ impl ProgramBuilder {
     /// As [`launch_moving`](Self::launch_moving).
     pub(crate) unsafe fn launch<A: KernelArgs>(
         &mut self,
-        kernel: &'static Instance<A>,
-        shape: LaunchShape,
+        family: &Family<A>,
+        labels: &[Label],
+        shape: Option<LaunchShape>,
         arguments: impl Arguments<A>,
-    ) {
+    ) -> Result<()> {
         let uses = arguments.uses().into_iter();
         let bytes_moved = uses.map(|used| self.bytes(&[used.value])).sum();
         // SAFETY: the caller's promise.
-        unsafe { self.launch_moving(kernel, shape, arguments, bytes_moved) }
+        unsafe { self.launch_moving(family, labels, shape, arguments, bytes_moved) }
     }
 
     /// Appends a launch that moves `bytes_moved` bytes, as the operator declares it. All launches of
     /// operators go through this function.
+    ///
+    /// # Errors
+    /// [`Error::TooManyBlocks`] if there is no shape; an error if no kernel has the labels.
     ///
     /// # Panics
     /// If a value's element type differs from the kernel parameter's, or a value is read before it is
@@ -281,11 +253,15 @@ impl ProgramBuilder {
     /// values overlap while both are in use.
     pub(crate) unsafe fn launch_moving<A: KernelArgs>(
         &mut self,
-        kernel: &'static Instance<A>,
-        shape: LaunchShape,
+        family: &Family<A>,
+        labels: &[Label],
+        shape: Option<LaunchShape>,
         arguments: impl Arguments<A>,
         bytes_moved: u64,
-    ) {
+    ) -> Result<()> {
+        let kernel = family.instance(labels)?;
+        let operator = family.name();
+        let shape = shape.ok_or(Error::TooManyBlocks { operator })?;
         let now = self.steps.len();
         let uses = arguments.uses();
         for used in &uses {
@@ -301,7 +277,7 @@ impl ProgramBuilder {
             facts.life = Some([born, now]);
         }
         if shape.is_empty() {
-            return;
+            return Ok(());
         }
         self.steps.push(Step {
             kernel: kernel.name(),
@@ -313,15 +289,14 @@ impl ProgramBuilder {
                 .collect(),
             launch: Box::new(Typed { kernel, arguments }),
         });
+        Ok(())
     }
 
     /// Returns the program, whose results are `outputs`.
     ///
     /// # Panics
-    /// If a launch of the configuration was not appended, or an output is not computed: bugs of an operator.
+    /// If an output is not computed: a bug of an operator.
     pub(crate) fn finish(mut self, outputs: &[Value]) -> Program {
-        let left = self.planned.iter().chain(&self.preparations).next();
-        assert_eq!(left, None, "every launch of the configuration is appended");
         for (index, output) in outputs.iter().enumerate() {
             let facts = &mut self.values[output.0];
             assert!(
@@ -366,12 +341,6 @@ impl ProgramBuilder {
             workspace_bytes,
         }
     }
-}
-
-/// The instance of `family` with this symbol.
-fn instance<A: KernelArgs>(family: &Family<A>, kernel: &str) -> Option<&'static Instance<A>> {
-    let mut instances = family.instances().iter();
-    instances.find(|instance| instance.name() == kernel)
 }
 
 /// The addresses of a launch's values.

@@ -3,18 +3,11 @@
 use kernels_gpu::fused::max_pool2d_clamp::MAX_POOL2D_CLAMP;
 use launch_config::KernelGeometry;
 
-use crate::device::DType;
 use crate::error::Result;
 use crate::operators::launching::compute;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::MaxPool2dProblem;
 use launch_config::elementwise::Bounds;
-
-/// Plans the kernel.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, pool: &MaxPool2dProblem) -> Result<()> {
-    let shape = pool.geometry()?.shape();
-    plan.launch(&MAX_POOL2D_CLAMP, &[dtype.label()], shape)
-}
 
 /// Appends `clamp(max_pool2d(x))` in one kernel.
 pub(crate) fn append(
@@ -26,6 +19,7 @@ pub(crate) fn append(
     let geometry = pool.geometry()?;
     let y = program.tensor(&pool.output_shape(), program.dtype(x))?;
     let arguments = (x, y, geometry, bounds);
+    let (label, shape) = (program.label(x), geometry.shape());
     // SAFETY: `x` and `y` have the problem's input and output shapes.
-    Ok(unsafe { compute(program, &MAX_POOL2D_CLAMP, y, arguments) })
+    unsafe { compute(program, &MAX_POOL2D_CLAMP, &label, shape, y, arguments) }
 }

@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::operators::Precision;
-use crate::program::{LaunchPlan, PreparedParameters, ProgramBuilder, Value};
+use crate::program::{PreparedParameters, ProgramBuilder, Value};
 use launch_config::gemm::PadChannelsGeometry;
 use launch_config::implicit_gemm::GemmTile;
 
@@ -46,8 +46,8 @@ pub(crate) enum Preparation {
 /// The prepared parameters of a chain, by layer and preparation.
 pub(crate) type Preparations = PreparedParameters<(usize, Preparation)>;
 
-/// Returns the values that `append` computes from `parameters` by the configuration's next preparation. The
-/// first parameter must be present.
+/// Returns the values that `append` computes from `parameters` by a launch. The first parameter must be
+/// present.
 ///
 /// If the program keeps its parameters, the values become further parameters of it. A separate program
 /// computes them on the stream of the first parameter, unless another program of the chain already has. If
@@ -60,17 +60,11 @@ pub(crate) fn prepared<const N: usize>(
     parameters: [Option<Value>; N],
     append: impl FnOnce(&mut ProgramBuilder, [Option<Value>; N]) -> Result<[Value; 2]>,
 ) -> Result<[Value; 2]> {
-    let launch = program.next_preparation();
     let mut present = parameters.iter().flatten();
     if !present.all(|&value| program.keeps(value)) {
-        program.plan_next(launch);
         return append(program, parameters);
     }
     let mut preparing = program.beside();
-    preparing.plan(&LaunchPlan {
-        launches: vec![launch],
-        preparations: Vec::new(),
-    });
     if program.is_explained() {
         let mut known = [None; N];
         for (known, value) in known.iter_mut().zip(parameters) {
@@ -78,6 +72,7 @@ pub(crate) fn prepared<const N: usize>(
             *known = value.map(absent).transpose()?;
         }
         let [first, second] = append(&mut preparing, known)?;
+        program.is_prepared_by(&preparing);
         let mut absent = |value| program.absent(preparing.shape(value), preparing.dtype(value));
         return Ok([absent(first)?, absent(second)?]);
     }

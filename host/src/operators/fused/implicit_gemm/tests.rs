@@ -64,15 +64,12 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                     None,
                 );
                 let gemm = gemm.unwrap();
-                let mut plan = LaunchPlan::default();
-                gemm.plan(&mut plan, dtype, false).unwrap();
                 let preparations = Preparations::default();
                 let mut program = ProgramBuilder::new(&device);
                 let x = Tensor::from_f32_array(&stream, values, dtype).unwrap();
                 let input = program
                     .input(x.shape(), dtype, &x.order().unwrap())
                     .unwrap();
-                program.plan(&plan);
                 let parameters = filters_without_norm(program.parameter(&weight), &preparations);
                 let output = problem.output_shape();
                 let epilogue = Epilogue::NONE;
