@@ -178,6 +178,7 @@ impl<'a> Appending<'a> {
 
     /// Appends the launches of a region, and adds them to the region's facts.
     pub(super) fn region(&mut self, region: &mut Chosen) -> Result<()> {
+        let before = [self.program.kernels().len(), self.preparations.len()];
         let [start, last] = [region.layers[0], region.layers[region.layers.len() - 1]];
         let x = self.operand(self.of.graph.operands(start)[0]);
         let computed = region.computed(self.of.problem);
@@ -187,8 +188,8 @@ impl<'a> Appending<'a> {
             self.program.see_as(y, &self.of.problem.steps[last].output);
         }
         self.outputs[last] = Some(y);
-        let [launches, preparations] = self.program.take_launches();
-        (region.facts.launches, region.facts.preparations) = (launches, preparations);
+        region.facts.launches = self.program.kernels().skip(before[0]).collect();
+        region.facts.preparations = self.preparations.kernels(before[1]);
         Ok(())
     }
 

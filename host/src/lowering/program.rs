@@ -1,7 +1,8 @@
 //! Programs of graphs, and the launches of their regions.
 //!
-//! Nothing but [`append`](super::append) lists launches. A program without parameters, which only explains,
-//! has the launches of a program that runs, and meets the same errors.
+//! Nothing but [`append`](super::append) lists launches. A program without parameters, which is only
+//! explained, has the launches of a program that runs. Parameters are prepared when a program is complete, so
+//! that errors come before anything runs.
 
 use op_spec::graph::{Graph, GraphInput, GraphProblem, LayerProblem};
 
@@ -11,7 +12,7 @@ use super::lowered::Chosen;
 use super::region::Query;
 use crate::device::{Device, Tensor};
 use crate::error::Result;
-use crate::operators::Preparations;
+use crate::operators::{Preparations, Prepared};
 use crate::program::{Program, ProgramBuilder, Value};
 
 /// The source of a program's parameters.
@@ -20,11 +21,11 @@ pub(crate) enum Source<'a> {
     /// The parameters are the same in every run. They are prepared once, for all programs of a model.
     Kept {
         tensors: &'a [Tensor],
-        preparations: &'a Preparations,
+        prepared: &'a Prepared,
     },
     /// Each run gets the parameters after its inputs, and prepares them.
     Given,
-    /// There are no parameters, because the program is only explained.
+    /// The parameters are absent, because the program is only explained.
     Absent,
 }
 
@@ -37,26 +38,17 @@ impl Source<'_> {
         of: Query<'_>,
         chosen: &[Chosen],
     ) -> Result<Vec<Value>> {
-        match self {
-            Source::Kept { tensors, .. } => {
-                let tensors = tensors.iter();
-                return Ok(tensors.map(|tensor| program.parameter(tensor)).collect());
-            }
-            Source::Absent => {
-                let each = of.graph.parameters().iter().enumerate();
-                let each =
-                    each.map(|(slot, parameter)| (&parameter.shape, of.parameter_dtype(slot)));
-                return each
-                    .map(|(shape, dtype)| program.absent(shape, dtype))
-                    .collect();
-            }
-            Source::Given => {}
+        let table = of.graph.parameters().iter().enumerate();
+        if !matches!(self, Source::Given) {
+            let absent = table.map(|(slot, parameter)| {
+                program.absent(&parameter.shape, of.parameter_dtype(slot))
+            });
+            return absent.collect();
         }
         let in_place: Vec<usize> = chosen
             .iter()
             .filter_map(|region| region.given_in_place(of))
             .collect();
-        let table = of.graph.parameters().iter().enumerate();
         let each = table.zip(of.given);
         each.map(|((slot, parameter), (dtype, order))| {
             let (name, shape) = (Some(&*parameter.name), &parameter.shape);
@@ -70,17 +62,17 @@ impl Source<'_> {
     }
 }
 
-/// Chooses the kernels for a graph, and builds the program of their launches without parameters. A program
-/// that runs on `device` has the same launches, and meets no further error before it prepares parameters.
+/// Chooses the kernels for a graph, and builds the program of their launches without parameters.
 ///
 /// # Errors
 /// As [`choose`] and [`program_of`].
-pub(crate) fn planned(query: Query<'_>, device: &Device) -> Result<(Vec<Chosen>, Program)> {
+pub(crate) fn planned(query: Query<'_>) -> Result<(Vec<Chosen>, Program)> {
+    let device = Device::cpu();
     for (slot, parameter) in query.graph.parameters().iter().enumerate() {
         device.bytes_of(&parameter.shape, query.parameter_dtype(slot))?;
     }
     let mut chosen = choose(query)?;
-    let program = program_of(query, device, Source::Absent, &mut chosen)?;
+    let program = program_of(query, &device, Source::Absent, &mut chosen)?;
     Ok((chosen, program))
 }
 
@@ -96,10 +88,7 @@ pub(crate) fn program_of(
     chosen: &mut [Chosen],
 ) -> Result<Program> {
     let (input, dtype) = (query.problem.input_shape(), query.dtype);
-    let mut program = match parameters {
-        Source::Absent => ProgramBuilder::explained(device),
-        Source::Kept { .. } | Source::Given => ProgramBuilder::new(device),
-    };
+    let mut program = ProgramBuilder::new(device);
     let x = program.input_as_it_lies(None, input, dtype, &query.order(0))?;
     let further = query.problem.inputs.iter().zip(1..);
     let further = further
@@ -116,27 +105,29 @@ pub(crate) fn program_of(
     }
     let inputs = [&[x], &further[..]].concat();
     let values = parameters.values(&mut program, query, chosen)?;
-    let none = Preparations::default();
-    let preparations = match parameters {
-        Source::Kept { preparations, .. } => preparations,
-        Source::Given | Source::Absent => &none,
-    };
+    let preparations = Preparations::default();
     let mut appending = Appending {
         program: &mut program,
         of: query,
         inputs: &inputs,
         outputs: vec![None; query.problem.steps.len()],
         parameters: &values,
-        preparations,
+        preparations: &preparations,
     };
     for region in &mut *chosen {
         appending.region(region)?;
     }
+    let launches = appending.program.kernels().len();
     let mut outputs = appending.outputs()?;
     if let Some(last) = chosen.last_mut() {
-        // The reformats of the graph's outputs.
-        let [launches, _] = program.take_launches();
-        last.facts.launches.extend(launches);
+        let reformats = program.kernels().skip(launches);
+        last.facts.launches.extend(reformats);
+    }
+    if let Source::Kept { tensors, prepared } = parameters {
+        for (&value, tensor) in values.iter().zip(tensors) {
+            program.provide(value, tensor);
+        }
+        preparations.provide(&mut program, prepared)?;
     }
     program.see_as(x, input);
     for (&value, input) in further.iter().zip(&query.problem.inputs) {

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::Options;
-use crate::device::{DType, Device, DeviceProperties, Order};
+use crate::device::{DType, DeviceProperties, Order};
 use crate::error::Result;
 use crate::lowering::{self, Chosen, Considered, Query, RegionFacts, Verdict, Work};
 use crate::program::{Program, Step};
@@ -150,7 +150,7 @@ impl Explanation {
 
     /// Explains a query.
     pub(super) fn of_query(query: Query<'_>) -> Result<Explanation> {
-        let (chosen, program) = lowering::planned(query, &Device::cpu())?;
+        let (chosen, program) = lowering::planned(query)?;
         Ok(Explanation::new(query, chosen, &program))
     }
 
@@ -247,7 +247,7 @@ pub fn launches_axes(
     properties: &DeviceProperties,
 ) -> Result<Vec<String>> {
     let launches = |query: Query<'_>| {
-        let (_, program) = lowering::planned(query, &Device::cpu())?;
+        let (_, program) = lowering::planned(query)?;
         let steps = program.steps().iter();
         Ok(steps.map(|step| format!("{step:?}")).collect())
     };

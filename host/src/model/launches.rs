@@ -388,7 +388,7 @@ impl Launches {
             properties: &self.device.properties(),
             options: &self.options,
         };
-        let (chosen, _) = lowering::planned(query, &self.device)?;
+        let (chosen, _) = lowering::planned(query)?;
         Ok(Explanation::new(query, chosen, program))
     }
 

@@ -21,70 +21,37 @@ pub(crate) struct ProgramBuilder {
     device: Device,
     values: Vec<ValueFacts>,
     inputs: Vec<Input>,
-    parameters: Vec<Tensor>,
+    /// The tensors of parameters, if they are known.
+    parameters: Vec<Option<Tensor>>,
     steps: Vec<Step>,
-    /// The number of steps that were [taken](Self::take_launches).
-    taken: usize,
-    /// The kernels that prepare parameters of a program that is explained.
-    preparations: Vec<&'static str>,
     /// Renewed parameters, with the values that replace them.
     renewed: Vec<[Value; 2]>,
     /// Inputs reformatted for implicit GEMMs.
     reformats: Vec<reformats::Reformat>,
-    is_explained: bool,
 }
 
 impl ProgramBuilder {
-    /// An empty program for a device that runs kernels.
+    /// An empty program. Errors name `device`, which may be any if the program is only explained.
     pub(crate) fn new(device: &Device) -> ProgramBuilder {
         ProgramBuilder {
-            is_explained: false,
-            ..ProgramBuilder::explained(device)
-        }
-    }
-
-    /// An empty program that is explained and never run. Its parameters are [absent](Self::absent), and
-    /// errors name `device`, which may be any.
-    pub(crate) fn explained(device: &Device) -> ProgramBuilder {
-        ProgramBuilder {
-            is_explained: true,
             device: device.clone(),
             values: Vec::new(),
             inputs: Vec::new(),
             parameters: Vec::new(),
             steps: Vec::new(),
-            taken: 0,
-            preparations: Vec::new(),
             renewed: Vec::new(),
             reformats: Vec::new(),
         }
     }
 
-    /// An empty program of the same kind for the same device, to prepare this program's parameters.
+    /// An empty program for the same device, to prepare this program's parameters.
     pub(crate) fn beside(&self) -> ProgramBuilder {
-        ProgramBuilder {
-            is_explained: self.is_explained,
-            ..ProgramBuilder::explained(&self.device)
-        }
+        ProgramBuilder::new(&self.device)
     }
 
-    /// Whether the program is only explained.
-    pub(crate) fn is_explained(&self) -> bool {
-        self.is_explained
-    }
-
-    /// Returns the kernels of the launches that were appended since the last call, and the kernels that
-    /// prepare parameters, of a program that is explained.
-    pub(crate) fn take_launches(&mut self) -> [Vec<&'static str>; 2] {
-        let steps = &self.steps[std::mem::replace(&mut self.taken, self.steps.len())..];
-        let launches = steps.iter().map(|step| step.kernel).collect();
-        [launches, std::mem::take(&mut self.preparations)]
-    }
-
-    /// Records the launches of `program` as preparations of parameters.
-    pub(crate) fn is_prepared_by(&mut self, program: &ProgramBuilder) {
-        let kernels = program.steps.iter().map(|step| step.kernel);
-        self.preparations.extend(kernels);
+    /// The kernels of the launches so far.
+    pub(crate) fn kernels(&self) -> impl ExactSizeIterator<Item = &'static str> {
+        self.steps.iter().map(|step| step.kernel)
     }
 
     /// An input of every run, with layout `order`. An input that is not dense is copied first.
@@ -214,7 +181,7 @@ impl ProgramBuilder {
     }
 
     /// Appends a launch of the kernel of `family` with these labels. It moves every value among its arguments
-    /// once. A launch without blocks is left out.
+    /// once.
     ///
     /// # Errors
     /// As [`launch_moving`](Self::launch_moving).
@@ -231,14 +198,12 @@ impl ProgramBuilder {
         shape: Option<LaunchShape>,
         arguments: impl Arguments<A>,
     ) -> Result<()> {
-        let uses = arguments.uses().into_iter();
-        let bytes_moved = uses.map(|used| self.bytes(&[used.value])).sum();
         // SAFETY: the caller's promise.
-        unsafe { self.launch_moving(family, labels, shape, arguments, bytes_moved) }
+        unsafe { self.add(family, labels, shape, arguments, None) }
     }
 
-    /// Appends a launch that moves `bytes_moved` bytes, as the operator declares it. All launches of
-    /// operators go through this function.
+    /// Appends a launch that moves `bytes_moved` bytes, as the operator declares it. A launch without blocks
+    /// is left out.
     ///
     /// # Errors
     /// [`Error::TooManyBlocks`] if there is no shape; an error if no kernel has the labels.
@@ -258,6 +223,22 @@ impl ProgramBuilder {
         shape: Option<LaunchShape>,
         arguments: impl Arguments<A>,
         bytes_moved: u64,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.add(family, labels, shape, arguments, Some(bytes_moved)) }
+    }
+
+    /// Appends a launch. All launches of operators go through this function.
+    ///
+    /// # Safety
+    /// As [`launch_moving`](Self::launch_moving).
+    unsafe fn add<A: KernelArgs>(
+        &mut self,
+        family: &Family<A>,
+        labels: &[Label],
+        shape: Option<LaunchShape>,
+        arguments: impl Arguments<A>,
+        bytes_moved: Option<u64>,
     ) -> Result<()> {
         let kernel = family.instance(labels)?;
         let operator = family.name();
@@ -279,6 +260,8 @@ impl ProgramBuilder {
         if shape.is_empty() {
             return Ok(());
         }
+        let all = || uses.iter().map(|used| self.bytes(&[used.value])).sum();
+        let bytes_moved = bytes_moved.unwrap_or_else(all);
         self.steps.push(Step {
             kernel: kernel.name(),
             shape,
@@ -325,9 +308,11 @@ impl ProgramBuilder {
         for (facts, offset) in self.values.iter_mut().zip(offsets) {
             match (&mut facts.place, facts.life) {
                 (Place::Workspace(place), _) => *place = offset,
-                (Place::Parameter(index), Some(_)) if !self.is_explained => {
-                    parameters.push(self.parameters[*index].clone());
-                    *index = parameters.len() - 1;
+                (Place::Parameter(index), Some(_)) => {
+                    if let Some(tensor) = self.parameters[*index].take() {
+                        parameters.push(tensor);
+                        *index = parameters.len() - 1;
+                    }
                 }
                 _ => {}
             }

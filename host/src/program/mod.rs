@@ -72,7 +72,7 @@ enum Place {
     Input(usize),
     /// The run's output of this index.
     Output(usize),
-    /// The program's parameter of this index. A program that is only explained has no parameters.
+    /// The program's parameter of this index. A program that is only explained has none.
     Parameter(usize),
     /// This byte offset in the workspace.
     Workspace(u64),

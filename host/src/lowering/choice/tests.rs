@@ -5,7 +5,7 @@ use op_spec::graph::{Chain, Graph};
 use op_spec::{Conv2dSpec, Conv3dSpec, GroupNormSpec, MaxPool2dSpec};
 
 use super::*;
-use crate::device::{DType, Device, DeviceProperties, Order};
+use crate::device::{DType, DeviceProperties, Order};
 use crate::lowering::planned;
 use crate::model::Options;
 use crate::operators::Precision;
@@ -50,7 +50,7 @@ fn depthwise(kernel_size: [usize; 2]) -> KernelBench85 {
 
 /// Chooses the kernels for a graph, with the launches of the regions.
 fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
-    Ok(planned(query, &Device::cpu())?.0)
+    Ok(planned(query)?.0)
 }
 
 fn chosen(

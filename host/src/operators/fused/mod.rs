@@ -21,4 +21,4 @@ pub(crate) mod scale_max_pool2d_clamp;
 
 pub(crate) use convolved::{Convolved, Parameters as ConvolutionParameters, RowMoments};
 pub(crate) use fold_scale::fold_scale;
-pub(crate) use preparation::{Preparation, Preparations, prepared};
+pub(crate) use preparation::{Preparation, Preparations, Prepared, prepared};

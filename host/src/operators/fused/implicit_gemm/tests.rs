@@ -1,5 +1,5 @@
 use super::super::convolved::Parameters;
-use super::super::preparation::Preparations;
+use super::super::preparation::{Preparations, Prepared};
 use super::*;
 use crate::data;
 use crate::device::{Device, Tensor};
@@ -82,6 +82,8 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                     (&output, None),
                 )
                 .unwrap();
+                let known = Prepared::default();
+                preparations.provide(&mut program, &known).unwrap();
                 let program = program.finish(&[convolved.y]);
                 let y = program.run_once("conv3d", &stream, &[&x]).unwrap();
                 y[0].to_array::<f32>().unwrap()
