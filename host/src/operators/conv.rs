@@ -45,13 +45,8 @@ pub(crate) fn append<const D: usize>(
     }
     let x = append_pad(program, x, problem)?;
     // Sequences are images of one row.
-    append_direct(
-        program,
-        [x, y],
-        filters,
-        problem.geometry()?,
-        (D as u32).max(2),
-    )
+    let (geometry, dimensions) = (problem.geometry()?, (D as u32).max(2));
+    append_direct(program, [x, y], filters, geometry, dimensions)
 }
 
 /// Appends a convolution of volumes, or of images as volumes of depth 1. It has outputs and no separate
@@ -77,10 +72,8 @@ fn append_direct(
     dimensions: u32,
 ) -> Result<Value> {
     let (tile, dtype) = (geometry.direct_tile(), program.dtype(x).label());
-    let (labels, shape) = (
-        [dimensions.into(), tile.name().into(), dtype],
-        geometry.direct_shape(tile),
-    );
+    let labels = [dimensions.into(), tile.name().into(), dtype];
+    let shape = geometry.direct_shape(tile);
     let arguments = (x, weight, bias, y, geometry);
     // SAFETY: the values have the shapes that the geometry was made from; the bias is present if the geometry
     // says so; `geometry()` refused planes of 2^31 elements.

@@ -41,9 +41,9 @@ pub(crate) fn append(
     let shape = program.shape(x).to_vec();
     let order = Order::of_layout(&shape, Layout::Nhwc)?;
     let y = program.tensor_as(&shape, program.dtype(x), order)?;
-    let label = program.label(x);
+    let (label, shape) = (program.label(x), geometry.shape());
+    let arguments = (x, gate, y, *geometry);
     // SAFETY: `x` and `y` have the problem's shape with channels last, and `gate` has a value for each sample
     // and channel.
-    let (shape, arguments) = (geometry.shape(), (x, gate, y, *geometry));
     unsafe { compute(program, &GATE_NHWC, &label, shape, y, arguments) }
 }

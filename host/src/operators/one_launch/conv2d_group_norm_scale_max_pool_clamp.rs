@@ -123,10 +123,8 @@ fn prepare(
             weight, bias, gain, shift, factors, operands, channels, geometry,
         );
         let family = &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE;
-        let (label, shape) = (
-            [choice.precision.label(dtype)],
-            Some(geometry.prepare_shape()),
-        );
+        let shape = Some(geometry.prepare_shape());
+        let label = [choice.precision.label(dtype)];
         // SAFETY: the geometry was made for these parameters, which are present if it says so; the two
         // outputs have the sizes of the kernel's config.
         unsafe { program.launch_moving(family, &label, shape, arguments, 0)? }
@@ -153,10 +151,8 @@ pub(crate) fn append(
     } else {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
     };
-    let (label, shape) = (
-        [choice.precision.label(program.dtype(x))],
-        Some(choice.shape),
-    );
+    let label = [choice.precision.label(program.dtype(x))];
+    let shape = Some(choice.shape);
     // SAFETY: the geometry was made for `x`, and `y` has its output shape; the parameters were prepared for
     // it.
     unsafe { compute(program, family, &label, shape, y, arguments) }

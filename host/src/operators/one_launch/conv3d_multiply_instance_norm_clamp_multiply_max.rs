@@ -104,19 +104,14 @@ pub(crate) fn append(
     let Filters { weight, bias } = parameters.filters;
     let arguments = (x, weight, bias, parameters.factors, y, geometry);
     let (format, shape) = (choice.precision.label(program.dtype(x)), Some(choice.shape));
-    let (family, blocks) = match (choice.on_warpgroups, choice.blocks) {
-        (true, 1) => (
-            &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA,
-            "alone".into(),
-        ),
-        (true, _) => (
-            &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA,
-            "cluster".into(),
-        ),
-        (false, blocks) => (
-            &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,
-            blocks.into(),
-        ),
+    let family = match choice.on_warpgroups {
+        true => &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA,
+        false => &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,
+    };
+    let blocks = match (choice.on_warpgroups, choice.blocks) {
+        (false, blocks) => blocks.into(),
+        (true, 1) => "alone".into(),
+        (true, _) => "cluster".into(),
     };
     // SAFETY: the geometry was made for all these values; there is a bias if it says so; the grid has as many
     // blocks for each sample as the kernel has in a cluster.
