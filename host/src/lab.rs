@@ -9,12 +9,12 @@ use op_spec::graph::{
     BroadcastParameter, Chain, Graph, GraphProblem, Layer, LayerNormLayer, LinearLayer, OtherTensor,
 };
 
-use crate::device::{DType, DeviceProperties, Stream, Tensor};
+use crate::device::{DType, Stream, Tensor};
 #[cfg(feature = "emulator")]
 use crate::device::{carried_kernels, emulated};
 use crate::error::Result;
 use crate::host_memory;
-use crate::lowering::{self, Work};
+use crate::lowering::Work;
 use crate::model::{Inputs, Model, Options};
 use crate::operators::pointwise;
 use crate::ops::{
@@ -207,20 +207,4 @@ fn arithmetic(x: &Tensor, operation: ArithmeticOp, other: &Tensor) -> Result<Ten
 pub fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType) -> (u64, u64) {
     let Work { bytes, flop } = Work::of_all(graph, problem, dtype);
     (bytes, flop)
-}
-
-/// Checks that there are kernels for a graph on inputs of this shape under these options, on a device of
-/// these properties.
-///
-/// # Errors
-/// The errors of the graph; [`Error::NoKernels`](crate::Error::NoKernels),
-/// [`Error::OtherPartition`](crate::Error::OtherPartition).
-pub fn must_have_kernels(
-    graph: &Graph,
-    input: &[usize],
-    dtype: DType,
-    options: &Options,
-    properties: &DeviceProperties,
-) -> Result<()> {
-    lowering::must_have_kernels(graph, input, dtype, options, properties)
 }

@@ -5,8 +5,7 @@ mod device_case;
 
 use std::fmt;
 
-use convfuse::lab;
-use convfuse::model::{Options, Strategy};
+use convfuse::model::{Explanation, Options, Strategy};
 use convfuse::ops::Precision as MathMode;
 use convfuse::{DType, Device, Error, Inputs, Stream, Tensor};
 use ndarray::ArrayD;
@@ -210,7 +209,7 @@ impl ExecutionMode {
         }
         let (input, properties) = (case.x.shape(), device.properties());
         let options = Options::default().partition(partition.clone());
-        let has = lab::must_have_kernels(&case.graph, input, self.dtype, &options, &properties);
+        let has = Explanation::of(&case.graph, self.dtype, input, &options, &properties);
         !matches!(has, Err(Error::NoKernels { .. }))
     }
 

@@ -5,11 +5,10 @@ mod pools;
 
 use launch_config::KernelGeometry;
 use op_spec::Layout;
-use op_spec::graph::{LayerProblem, Operand};
+use op_spec::graph::{ChannelAffine, LayerProblem, Operand};
 
 use super::chosen::Chosen;
 use super::epilogue::{EpilogueKernels, Map, SeriesKernel, Store, WindowsKernel};
-use super::launches::geometry;
 use super::lowered::Lowered;
 use super::produced::Produced;
 use super::producer::Producer;
@@ -36,16 +35,16 @@ use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
 
 /// A program under construction, with the state for appending the layers of a graph.
-pub(crate) struct Appending<'a> {
-    pub(crate) program: &'a mut ProgramBuilder,
-    pub(crate) of: Query<'a>,
+pub(super) struct Appending<'a> {
+    pub(super) program: &'a mut ProgramBuilder,
+    pub(super) of: Query<'a>,
     /// The graph's inputs, the first one first.
-    pub(crate) inputs: &'a [Value],
+    pub(super) inputs: &'a [Value],
     /// The output of each layer that is the last of an appended region.
-    pub(crate) outputs: Vec<Option<Value>>,
+    pub(super) outputs: Vec<Option<Value>>,
     /// The graph's parameters, in the order of its table.
-    pub(crate) parameters: &'a [Value],
-    pub(crate) preparations: &'a Preparations,
+    pub(super) parameters: &'a [Value],
+    pub(super) preparations: &'a Preparations,
 }
 
 impl<'a> Appending<'a> {
@@ -142,7 +141,7 @@ impl<'a> Appending<'a> {
     }
 
     /// The graph's outputs, in their layouts.
-    pub(crate) fn outputs(&mut self) -> Result<Vec<Value>> {
+    pub(super) fn outputs(&mut self) -> Result<Vec<Value>> {
         let outputs = self.of.graph.outputs().iter().enumerate();
         let output = |(index, &layer)| {
             let y = self.operand(Operand::Layer(layer));
@@ -178,9 +177,9 @@ impl<'a> Appending<'a> {
             .collect()
     }
 
-    /// Appends the launches of a region.
-    pub(crate) fn region(&mut self, region: &Chosen) -> Result<()> {
-        self.program.plan(&region.plan);
+    /// Appends the launches of a region, and adds them to the region's facts.
+    pub(super) fn region(&mut self, region: &mut Chosen) -> Result<()> {
+        let before = [self.program.kernels().len(), self.preparations.len()];
         let [start, last] = [region.layers[0], region.layers[region.layers.len() - 1]];
         let x = self.operand(self.of.graph.operands(start)[0]);
         let computed = region.computed(self.of.problem);
@@ -190,6 +189,8 @@ impl<'a> Appending<'a> {
             self.program.see_as(y, &self.of.problem.steps[last].output);
         }
         self.outputs[last] = Some(y);
+        region.facts.launches = self.program.kernels().skip(before[0]).collect();
+        region.facts.preparations = self.preparations.kernels(before[1]);
         Ok(())
     }
 
@@ -324,7 +325,11 @@ impl<'a> Appending<'a> {
             EpilogueKernels::Affine(layer, affine) => {
                 let folded = self.folded(&[(*layer, *affine)])?;
                 let folded = folded.expect("one layer is folded");
-                let (x, geometry) = (produced.value(), geometry(affine)?);
+                let geometry = match affine {
+                    ChannelAffine::BatchNorm(problem) => problem.geometry()?,
+                    ChannelAffine::Arithmetic(problem) => problem.geometry()?,
+                };
+                let x = produced.value();
                 batch_norm::append_folded(self.program, x, folded, geometry)
             }
             EpilogueKernels::Map(map) => self.map(&produced, map, lowered.writes),
@@ -368,7 +373,7 @@ impl<'a> Appending<'a> {
                     });
                 }
                 let y = self.joined(plan.layer, plan.layout)?;
-                rows::append(self.program, &operands, &plan.copies, y);
+                rows::append(self.program, &operands, &plan.copies, y)?;
                 Ok(y)
             }
             EpilogueKernels::Shuffle(of) => {

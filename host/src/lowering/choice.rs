@@ -9,31 +9,23 @@
 
 use launch_config::Refusal;
 use op_spec::Layout;
-#[cfg(any(test, feature = "lab"))]
-use op_spec::graph::Graph;
 use op_spec::graph::{GraphProblem, NormalForm};
 
-#[cfg(any(test, feature = "lab"))]
-use super::Options;
 use super::chosen::{Chosen, computed, is_reshape};
 use super::joined::write_in_place;
-use super::launches::plan_launches;
 use super::layouts::{InputLayout, Layouts};
 use super::lowered::Lowered;
 use super::producer::Producer;
 use super::region::{Considered, Query, Region, RegionFacts, Verdict};
 use super::table::TABLE;
 use super::work::Work;
-#[cfg(any(test, feature = "lab"))]
-use crate::device::{DType, DeviceProperties, Order};
 use crate::error::{Error, Result};
-use crate::program::LaunchPlan;
 
-/// Chooses the kernels for a whole graph, in an order in which they can run, with all launches.
+/// Chooses the kernels for a whole graph, in an order in which they can run.
 ///
 /// # Errors
 /// [`Error::NoKernels`] for a region of a partition that no row implements, or that the named row does not
-/// implement; extents that no kernel can index; more blocks than a launch takes.
+/// implement; extents that no kernel can index.
 pub(crate) fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
     let mut chosen = choose_regions(query)?;
     write_in_place(query, &mut chosen);
@@ -41,11 +33,10 @@ pub(crate) fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
         region.facts.summary = region.row.summary(&region.lowered);
         region.facts.config = region.lowered.config();
     }
-    plan_launches(query, &mut chosen)?;
     Ok(chosen)
 }
 
-/// Chooses the kernels for a whole graph, before launches are planned.
+/// Chooses the kernels for a whole graph, before regions write in place and are described.
 fn choose_regions(query: Query<'_>) -> Result<Vec<Chosen>> {
     let known = query.graph.layers().len();
     let mut layouts = Layouts::new(query);
@@ -81,32 +72,6 @@ fn choose_regions(query: Query<'_>) -> Result<Vec<Chosen>> {
         )?);
     }
     Ok(chosen)
-}
-
-/// Checks that kernels can be chosen for a graph on inputs of this shape.
-///
-/// # Errors
-/// The errors of the graph, and those of [`choose`].
-#[cfg(any(test, feature = "lab"))]
-pub(crate) fn must_have_kernels(
-    graph: &Graph,
-    input: &[usize],
-    dtype: DType,
-    options: &Options,
-    properties: &DeviceProperties,
-) -> Result<()> {
-    let problem = graph.problem(input)?;
-    let query = Query {
-        graph,
-        problem: &problem,
-        dtype,
-        orders: &[Order::Dense],
-        given: &[],
-        read_as: &[],
-        properties,
-        options,
-    };
-    choose(query).map(drop)
 }
 
 /// Chooses the kernels for a region, or takes the requested ones.
@@ -302,7 +267,6 @@ fn ask<'a>(
                         row,
                         layers: layers.to_vec(),
                         lowered,
-                        plan: LaunchPlan::default(),
                         facts,
                     });
                 }

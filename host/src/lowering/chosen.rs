@@ -5,15 +5,12 @@ use op_spec::graph::{GraphProblem, LayerProblem};
 use super::lowered::Lowered;
 use super::region::{Query, RegionFacts};
 use super::table::Row;
-use crate::program::LaunchPlan;
 
 /// A region with its kernels, and the verdicts on the rows.
 pub(crate) struct Chosen {
     pub(super) row: &'static Row,
     pub(super) layers: Vec<usize>,
     pub(super) lowered: Lowered,
-    /// The region's launches.
-    pub(super) plan: LaunchPlan,
     pub(crate) facts: RegionFacts,
 }
 

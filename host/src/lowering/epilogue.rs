@@ -107,11 +107,6 @@ impl EpilogueKernels {
         }
     }
 
-    /// Whether the producer applies anything before it stores its results.
-    pub(super) fn has_store(&self) -> bool {
-        self.store_epilogue() != (StoreEpilogue::NONE, OperandList::EMPTY)
-    }
-
     /// The norm whose statistics the epilogue needs.
     pub(super) fn norm(&self) -> Option<(usize, GroupNormProblem)> {
         match self {

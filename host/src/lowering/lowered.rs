@@ -1,4 +1,4 @@
-//! Lowered regions: producer, epilogue, layouts and launches.
+//! Lowered regions: producer, epilogue and layouts.
 
 use op_spec::{BatchNormProblem, Layout};
 

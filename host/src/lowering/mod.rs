@@ -7,27 +7,26 @@
 //! graph, shape     the regions, and what each computes            region.rs, op_spec::graph::NormalForm
 //!   | choice       the first row of the table that can and pays   choice.rs, table.rs
 //!   | lowered      producer, its configuration, and the epilogue  producer.rs, epilogue.rs
-//!   | launches     kernels and launch shapes, in order            launches.rs
-//!   | program      the launches with their arguments              append.rs
+//!   | program      the launches with their arguments, in order    append.rs, program.rs
 //! ```
 //!
 //! The choice is a pure function of the problem, the input's memory layout,
 //! [`DeviceProperties`](crate::DeviceProperties) and the options. [`append`](append::Appending) makes no
-//! decisions: it appends the planned launches, and a program refuses any other. `explain` prints the planned
-//! launches.
+//! decisions, and is the only list of a region's launches. `explain` prints the launches of a program without
+//! parameters.
 
 mod append;
 mod choice;
 mod chosen;
 mod epilogue;
 mod joined;
-mod launches;
 mod layouts;
 mod lowered;
 mod options;
 mod pays;
 mod produced;
 mod producer;
+mod program;
 mod reduced;
 mod region;
 mod table;
@@ -35,12 +34,10 @@ mod transposed;
 mod without_norm;
 mod work;
 
-pub(crate) use append::Appending;
 pub(crate) use choice::choose;
-#[cfg(any(test, feature = "lab"))]
-pub(crate) use choice::must_have_kernels;
 pub(crate) use chosen::Chosen;
 pub use options::Options;
+pub(crate) use program::{Source, planned, program_of, renewed_parameters};
 pub use region::{Considered, RegionFacts, Verdict};
 pub(crate) use region::{Query, output_layout};
 pub(crate) use work::Work;

@@ -78,11 +78,6 @@ impl Query<'_> {
         self.read_as.get(slot).copied().unwrap_or(self.dtype)
     }
 
-    /// The element type in which kernels read the first parameter of a layer that has parameters.
-    pub(super) fn first_dtype(&self, layer: usize) -> DType {
-        self.parameter_dtype(self.graph.parameters_of(layer)[0])
-    }
-
     /// The shape of an input of the graph, with a batch.
     pub(super) fn input_shape(&self, input: usize) -> Vec<usize> {
         match input.checked_sub(1) {

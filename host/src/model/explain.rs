@@ -7,8 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::Options;
-use super::programs::{Source, program_of};
-use crate::device::{DType, Device, DeviceProperties, Order};
+use crate::device::{DType, DeviceProperties, Order};
 use crate::error::Result;
 use crate::lowering::{self, Chosen, Considered, Query, RegionFacts, Verdict, Work};
 use crate::program::{Program, Step};
@@ -151,7 +150,7 @@ impl Explanation {
 
     /// Explains a query.
     pub(super) fn of_query(query: Query<'_>) -> Result<Explanation> {
-        let (chosen, program) = planned(query)?;
+        let (chosen, program) = lowering::planned(query)?;
         Ok(Explanation::new(query, chosen, &program))
     }
 
@@ -248,22 +247,11 @@ pub fn launches_axes(
     properties: &DeviceProperties,
 ) -> Result<Vec<String>> {
     let launches = |query: Query<'_>| {
-        let (_, program) = planned(query)?;
+        let (_, program) = lowering::planned(query)?;
         let steps = program.steps().iter();
         Ok(steps.map(|step| format!("{step:?}")).collect())
     };
     with_axes(graph, dtype, input, axes, options, properties, launches)
-}
-
-/// Chooses the regions of a query and builds their program, without parameters.
-fn planned(query: Query<'_>) -> Result<(Vec<Chosen>, Program)> {
-    let device = Device::cpu();
-    for (slot, parameter) in query.graph.parameters().iter().enumerate() {
-        device.bytes_of(&parameter.shape, query.parameter_dtype(slot))?;
-    }
-    let chosen = lowering::choose(query)?;
-    let program = program_of(query, &device, query.orders, Source::Absent, &chosen)?;
-    Ok((chosen, program))
 }
 
 impl fmt::Display for Explanation {

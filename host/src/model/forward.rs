@@ -9,14 +9,14 @@ use op_spec::graph::{Graph, GraphProblem, Parameter};
 use super::Options;
 use super::inputs::{Inputs, orders};
 use super::pipelines::Pipelines;
-use super::programs::{Programs, Source, program_of};
+use super::programs::Programs;
 use crate::cpu;
 use crate::device::{DType, Device, DeviceProperties, Order, Stream, Tensor};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
-use crate::lowering::{self, Query};
-use crate::operators::Preparations;
+use crate::lowering::{self, Query, Source};
+use crate::operators::Prepared;
 use crate::parameters::Parameters;
 use crate::program::Program;
 
@@ -64,7 +64,7 @@ struct Shared {
     /// The element types of these tensors.
     dtypes: Vec<DType>,
     /// Parameters in the prepared forms that fused kernels read.
-    preparations: Preparations,
+    prepared: Prepared,
     programs: Programs,
     pipelines: Pipelines,
 }
@@ -119,7 +119,7 @@ impl Model {
             dtype,
             dtypes: tensors.iter().map(Tensor::dtype).collect(),
             tensors,
-            preparations: Preparations::default(),
+            prepared: Prepared::default(),
             programs: Programs::default(),
             pipelines: Pipelines::default(),
         };
@@ -299,8 +299,8 @@ impl Model {
             let problem = self.shared.graph.problem(input)?;
             let properties = self.device().properties();
             let query = self.query(&problem, orders, options, &properties);
-            let chosen = lowering::choose(query)?;
-            program_of(query, self.device(), orders, self.kept(), &chosen)
+            let mut chosen = lowering::choose(query)?;
+            lowering::program_of(query, self.device(), self.kept(), &mut chosen)
         })
     }
 
@@ -308,14 +308,14 @@ impl Model {
     fn kept(&self) -> Source<'_> {
         Source::Kept {
             tensors: &self.shared.tensors,
-            preparations: &self.shared.preparations,
+            prepared: &self.shared.prepared,
         }
     }
 
     /// Returns the prepared forms of the parameters.
     #[cfg(test)]
-    pub(super) fn preparations(&self) -> &Preparations {
-        &self.shared.preparations
+    pub(super) fn prepared(&self) -> &Prepared {
+        &self.shared.prepared
     }
 
     pub(super) fn query<'a>(

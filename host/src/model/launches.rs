@@ -9,12 +9,12 @@ use op_spec::graph::{Graph, GraphProblem};
 #[cfg(doc)]
 use super::Model;
 use super::inputs::{Inputs, orders};
-use super::programs::{Source, kernel_dtypes, program_of, renewed_parameters};
+use super::programs::kernel_dtypes;
 use super::{Explanation, Options};
 use crate::device::raw::RawPointer;
 use crate::device::{DType, Device, Order, Stream, Tensor};
 use crate::error::{Error, InputsError, Result};
-use crate::lowering::{self, Query, output_layout};
+use crate::lowering::{self, Query, Source, output_layout};
 use crate::parameters::{ParametersError, named};
 use crate::program::Program;
 use crate::sync::{Mutex, lock, unlocked};
@@ -185,8 +185,8 @@ impl Launches {
                 properties: &properties,
                 options,
             };
-            let chosen = lowering::choose(query)?;
-            let program = program_of(query, device, &orders, Source::Given, &chosen)?;
+            let mut chosen = lowering::choose(query)?;
+            let program = lowering::program_of(query, device, Source::Given, &mut chosen)?;
             program.make_ready(OPERATOR, stream)?;
             Runs::Kernels(Arc::new(program))
         };
@@ -197,7 +197,7 @@ impl Launches {
             options: options.clone(),
             given,
             read_as,
-            renewed: renewed_parameters(graph, &problem),
+            renewed: lowering::renewed_parameters(graph, &problem),
             runs,
             streams: Mutex::default(),
             others: OtherStreams::default(),
@@ -388,7 +388,8 @@ impl Launches {
             properties: &self.device.properties(),
             options: &self.options,
         };
-        Ok(Explanation::new(query, lowering::choose(query)?, program))
+        let (chosen, _) = lowering::planned(query)?;
+        Ok(Explanation::new(query, chosen, program))
     }
 
     fn remember(&self, stream: &Stream) {

@@ -2,71 +2,13 @@
 
 use std::sync::Arc;
 
-use op_spec::graph::{Graph, GraphInput, GraphProblem, Layer, LayerProblem};
+use op_spec::graph::{Graph, Layer};
 
 use super::Options;
-use crate::device::{DType, Device, Order, Tensor};
+use crate::device::{DType, Order};
 use crate::error::Result;
-use crate::lowering::{Appending, Chosen, Query};
-use crate::operators::Preparations;
-use crate::program::{Program, ProgramBuilder, Value};
+use crate::program::Program;
 use crate::sync::{Mutex, lock};
-
-/// The source of a program's parameters.
-#[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
-    /// The parameters are the same in every run. They are prepared once, for all programs of a model.
-    Kept {
-        tensors: &'a [Tensor],
-        preparations: &'a Preparations,
-    },
-    /// Each run gets the parameters after its inputs, and prepares them.
-    Given,
-    /// There are no parameters, because the program is only explained.
-    Absent,
-}
-
-impl Source<'_> {
-    /// Returns the parameters as values of `program`. Each is dense and has the element type that its kernels
-    /// read, or keeps its layout if the chosen kernels read it in place.
-    fn values(
-        self,
-        program: &mut ProgramBuilder,
-        of: Query<'_>,
-        chosen: &[Chosen],
-    ) -> Result<Vec<Value>> {
-        match self {
-            Source::Kept { tensors, .. } => {
-                let tensors = tensors.iter();
-                return Ok(tensors.map(|tensor| program.parameter(tensor)).collect());
-            }
-            Source::Absent => {
-                let each = of.graph.parameters().iter().enumerate();
-                let each =
-                    each.map(|(slot, parameter)| (&parameter.shape, of.parameter_dtype(slot)));
-                return each
-                    .map(|(shape, dtype)| program.absent(shape, dtype))
-                    .collect();
-            }
-            Source::Given => {}
-        }
-        let in_place: Vec<usize> = chosen
-            .iter()
-            .filter_map(|region| region.given_in_place(of))
-            .collect();
-        let table = of.graph.parameters().iter().enumerate();
-        let each = table.zip(of.given);
-        each.map(|((slot, parameter), (dtype, order))| {
-            let (name, shape) = (Some(&*parameter.name), &parameter.shape);
-            let wanted = of.parameter_dtype(slot);
-            match in_place.contains(&slot) {
-                true => program.input_as_it_lies(name, shape, *dtype, order),
-                false => program.input_as(name, shape, *dtype, order, wanted),
-            }
-        })
-        .collect()
-    }
-}
 
 /// Returns the element types in which kernels for tensors of `dtype` read parameters of the types `stored`,
 /// in the order of the graph's table.
@@ -91,90 +33,6 @@ pub(super) fn kernel_dtypes(graph: &Graph, stored: &[DType], dtype: DType) -> Ve
         }
     }
     dtypes
-}
-
-/// Builds the program of the kernels chosen for a graph, for inputs of these layouts.
-pub(super) fn program_of(
-    query: Query<'_>,
-    device: &Device,
-    orders: &[Order],
-    parameters: Source<'_>,
-    chosen: &[Chosen],
-) -> Result<Program> {
-    let (input, dtype) = (query.problem.input_shape(), query.dtype);
-    let mut program = match parameters {
-        Source::Absent => ProgramBuilder::explained(device),
-        Source::Kept { .. } | Source::Given => ProgramBuilder::new(device),
-    };
-    let x = program.input_as_it_lies(None, input, dtype, &orders[0])?;
-    let further = query.problem.inputs.iter().zip(&orders[1..]);
-    let further = further
-        .map(|(GraphInput { name, shape, .. }, order)| {
-            program.input_as_it_lies(Some(name), shape, dtype, order)
-        })
-        .collect::<Result<Vec<_>>>()?;
-    // Operators always see a batch.
-    program.see_as(x, &query.problem.steps[0].input);
-    if !query.problem.is_batched {
-        for (&value, input) in further.iter().zip(&query.problem.inputs) {
-            program.see_as(value, &[&[1], &input.shape[..]].concat());
-        }
-    }
-    let inputs = [&[x], &further[..]].concat();
-    let values = parameters.values(&mut program, query, chosen)?;
-    let none = Preparations::default();
-    let preparations = match parameters {
-        Source::Kept { preparations, .. } => preparations,
-        Source::Given | Source::Absent => &none,
-    };
-    let mut appending = Appending {
-        program: &mut program,
-        of: query,
-        inputs: &inputs,
-        outputs: vec![None; query.problem.steps.len()],
-        parameters: &values,
-        preparations,
-    };
-    for region in chosen {
-        appending.region(region)?;
-    }
-    let mut outputs = appending.outputs()?;
-    program.see_as(x, input);
-    for (&value, input) in further.iter().zip(&query.problem.inputs) {
-        program.see_as(value, &input.shape);
-    }
-    for (&y, shape) in outputs.iter().zip(query.problem.output_shapes()) {
-        program.see_as(y, shape);
-    }
-    if let Source::Given = parameters {
-        let slots = renewed_parameters(query.graph, query.problem).into_iter();
-        let renewed = slots.map(|slot| program.renewed(values[slot]));
-        outputs.extend(renewed.map(|new| new.expect("a norm renews it")));
-    }
-    let will_run = !matches!(parameters, Source::Absent);
-    for region in chosen.iter().filter(|_| will_run) {
-        let (layers, kernels) = (&*region.facts.layers, region.facts.kernels);
-        tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
-    }
-    Ok(program.finish(&outputs))
-}
-
-/// Returns the indices in the graph's table of the parameters that a run renews. A run without outputs renews
-/// none.
-pub(super) fn renewed_parameters(graph: &Graph, problem: &GraphProblem) -> Vec<usize> {
-    let mut renewed = Vec::new();
-    for (layer, step) in problem.steps.iter().enumerate() {
-        if let LayerProblem::BatchNorm(norm) = &step.problem
-            && norm.momentum.is_some()
-            && norm.shape.elements() > 0
-        {
-            let slots = graph.parameters_of(layer);
-            renewed.extend(&slots[slots.len() - 2..]);
-        }
-    }
-    renewed.sort_unstable();
-    renewed.dedup();
-    renewed
 }
 
 /// The number of programs that a model keeps, in order of last use. Plans keep theirs themselves. A program

@@ -3,7 +3,7 @@
 use kernels_gpu::arithmetic::FOLD_ARITHMETIC;
 use launch_config::KernelGeometry;
 use launch_config::arithmetic::ArithmeticFold;
-use launch_config::elementwise;
+use launch_config::elementwise::fold_shape;
 
 use super::batch_norm::{self, Folded};
 use super::fused::{Preparation, Preparations, prepared};
@@ -12,7 +12,7 @@ use super::pointwise::{self, ListStep, apply};
 use super::scale;
 use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{
     ArithmeticOp, ArithmeticOperand, ArithmeticProblem, ArithmeticSpec, PointwiseSpec, ScaleProblem,
 };
@@ -126,34 +126,6 @@ fn as_scale(problem: &ArithmeticProblem) -> Option<ScaleProblem> {
     }
 }
 
-/// Plans the operator, including the folding of its parameter.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &ArithmeticProblem) -> Result<()> {
-    if let ArithmeticOperand::Elements(len) = problem.operand {
-        let step = ListStep::Residual(problem.operation, ());
-        return pointwise::plan(plan, dtype, len as u64, &[step]);
-    }
-    if let Some(problem) = as_scale(problem) {
-        return scale::plan(plan, dtype, &problem);
-    }
-    let geometry = problem.geometry()?;
-    if geometry.elements == 0 {
-        return Ok(());
-    }
-    let shape = elementwise::fold_shape(geometry.channels);
-    plan.launch(&FOLD_ARITHMETIC, &[dtype.label()], shape)?;
-    batch_norm::plan_map(plan, dtype, &geometry)
-}
-
-/// Plans the launch that folds the parameter as a preparation.
-pub(crate) fn plan_folding(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    problem: &ArithmeticProblem,
-) -> Result<()> {
-    let shape = elementwise::fold_shape(problem.geometry()?.channels);
-    plan.preparation(&FOLD_ARITHMETIC, &[dtype.label()], shape)
-}
-
 /// Appends the launch that folds the other operand into a gain and a shift for each channel, applied after
 /// those of `before`.
 fn fold(
@@ -163,14 +135,14 @@ fn fold(
     problem: &ArithmeticProblem,
 ) -> Result<Folded> {
     let geometry = ArithmeticFold::of(problem, before.is_some())?;
-    let (kernel, shape) = program.next(&FOLD_ARITHMETIC);
     let gain = program.tensor(&[geometry.channels as usize], DType::F32)?;
     let shift = program.tensor_like(gain)?;
     let [from_gain, from_shift] = [before.map(|of| of.gain), before.map(|of| of.shift)];
+    let (label, fold) = (program.label(other), fold_shape(geometry.channels));
     let arguments = (other, from_gain, from_shift, gain, shift, geometry);
     // SAFETY: gains and shifts have an element for each channel, and `other` has the geometry's number of
     // elements.
-    unsafe { program.launch(kernel, shape, arguments) }
+    unsafe { program.launch(&FOLD_ARITHMETIC, &label, fold, arguments)? }
     Ok(Folded { gain, shift })
 }
 

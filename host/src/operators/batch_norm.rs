@@ -3,18 +3,17 @@
 use kernels_gpu::batch_norm::{BATCH_NORM, BATCH_NORM_MOMENTS, FOLD_BATCH_NORM};
 use launch_config::KernelGeometry;
 use launch_config::batch_norm::{BatchMoments, FoldGeometry};
-use launch_config::norm::NormGeometry;
 
-use super::fused::group_norm_scale_pointwise::{Tail, normalise_and_map, plan_normalising};
+use super::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use super::fused::{Preparation, Preparations, prepared};
 use super::launching::{Affine, compute, shape_of, single};
 use super::norm_statistics::{self, NormInput};
 use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::parameters::MAX_PARAMETERS;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{BatchNormProblem, BatchNormSpec};
-use launch_config::elementwise::{self, ChannelGeometry};
+use launch_config::elementwise::{self, ChannelGeometry, fold_shape};
 use launch_config::{AffineType, Presence};
 
 /// `y = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]`. Mean and variance are the running
@@ -130,42 +129,6 @@ pub(crate) struct Folded {
     pub(crate) shift: Value,
 }
 
-/// Plans the operator, including the folding of its parameters.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &BatchNormProblem) -> Result<()> {
-    if problem.geometry()?.elements == 0 {
-        return Ok(());
-    }
-    if problem.of_batch {
-        let norm = problem.as_group_norm().geometry()?;
-        norm_statistics::plan(plan, dtype, &norm)?;
-        let norm = plan_of_batch(plan, norm)?;
-        return plan_normalising::<()>(plan, dtype, &norm, norm.spatial, &[]);
-    }
-    let shape = elementwise::fold_shape(FoldGeometry::of(problem)?.channels);
-    plan.launch(&FOLD_BATCH_NORM, &[dtype.label()], shape)?;
-    plan_map(plan, dtype, &problem.geometry()?)
-}
-
-/// Plans the launch that folds the parameters as a preparation.
-pub(crate) fn plan_folding(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    problem: &BatchNormProblem,
-) -> Result<()> {
-    let shape = elementwise::fold_shape(FoldGeometry::of(problem)?.channels);
-    plan.preparation(&FOLD_BATCH_NORM, &[dtype.label()], shape)
-}
-
-/// Plans the launch that applies gain and shift to the input.
-pub(crate) fn plan_map(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    geometry: &ChannelGeometry,
-) -> Result<()> {
-    let shape = elementwise::shape(geometry.elements);
-    plan.launch(&BATCH_NORM, &[dtype.label()], shape)
-}
-
 /// Appends the launch that folds the parameters.
 fn fold(
     program: &mut ProgramBuilder,
@@ -173,7 +136,7 @@ fn fold(
     problem: &BatchNormProblem,
 ) -> Result<Folded> {
     let geometry = FoldGeometry::of(problem)?;
-    let (kernel, shape) = program.next(&FOLD_BATCH_NORM);
+    let (label, fold) = (program.label(of.mean), fold_shape(geometry.channels));
     let gain = program.tensor(&[problem.shape.c], DType::F32)?;
     let shift = program.tensor_like(gain)?;
     let arguments = (
@@ -186,7 +149,7 @@ fn fold(
         geometry,
     );
     // SAFETY: every present value has an element for each channel, and the geometry says which are present.
-    unsafe { program.launch(kernel, shape, arguments) }
+    unsafe { program.launch(&FOLD_BATCH_NORM, &label, fold, arguments)? }
     Ok(Folded { gain, shift })
 }
 
@@ -218,14 +181,6 @@ pub(crate) fn folded(
     Ok(Folded { gain, shift })
 }
 
-/// Plans the launch that combines the moments of the rows of `norm` into the batch's moments. Returns the
-/// norm of the combined rows.
-pub(crate) fn plan_of_batch(plan: &mut LaunchPlan, norm: NormGeometry) -> Result<NormGeometry> {
-    let shape = BatchMoments::new(norm, None).shape();
-    plan.launch(&BATCH_NORM_MOMENTS, &[], shape)?;
-    Ok(norm.of_batch())
-}
-
 /// A batch norm with the batch's statistics, and the running mean and variance that it renews.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OfBatch<'a> {
@@ -233,8 +188,8 @@ pub(crate) struct OfBatch<'a> {
     pub(crate) running: [Option<Value>; 2],
 }
 
-/// Appends the launch of [`plan_of_batch`]. It also renews the running mean and variance, if each run gets
-/// them.
+/// Appends the launch that combines the moments of rows into the batch's moments. It also renews the running
+/// mean and variance, if each run gets them.
 pub(crate) fn of_batch(
     program: &mut ProgramBuilder,
     input: NormInput,
@@ -244,7 +199,6 @@ pub(crate) fn of_batch(
     let momentum = problem.momentum.filter(|_| given != [None; 2]);
     let geometry = BatchMoments::new(input.norm, momentum);
     let norm = input.norm.of_batch();
-    let (kernel, shape) = program.next(&BATCH_NORM_MOMENTS);
     let moments = program.tensor(&[norm.partial_elements() as usize], DType::F32)?;
     let [mut known, mut renewed] = [[None; 2]; 2];
     for (index, parameter) in given.into_iter().flatten().enumerate() {
@@ -267,7 +221,7 @@ pub(crate) fn of_batch(
     );
     // SAFETY: the partial results are those of the norm's rows (channels), and `moments` has room for one
     // result per channel; running statistics have an element for each channel.
-    unsafe { program.launch(kernel, shape, arguments) }
+    unsafe { program.launch(&BATCH_NORM_MOMENTS, &[], geometry.shape(), arguments)? }
     Ok(NormInput {
         partials: moments,
         norm,
@@ -332,7 +286,8 @@ pub(crate) fn append_folded(
     geometry: ChannelGeometry,
 ) -> Result<Value> {
     let y = program.tensor_like(x)?;
+    let (label, shape) = (program.label(x), elementwise::shape(geometry.elements));
     let arguments = (x, folded.gain, folded.shift, y, geometry);
     // SAFETY: `x` and `y` have `geometry.elements` elements, gain and shift one per channel.
-    Ok(unsafe { compute(program, &BATCH_NORM, y, arguments) })
+    unsafe { compute(program, &BATCH_NORM, &label, shape, y, arguments) }
 }

@@ -24,7 +24,7 @@ use super::fused::{
 use crate::device::{DType, Order};
 use crate::error::Result;
 use crate::operators::implicit_gemm::ImplicitGemm;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ConvProblem, ConvTransposeProblem};
 
 /// An epilogue and a list that change nothing.
@@ -208,42 +208,6 @@ impl Transposed {
             false => self.store,
         }
     }
-
-    /// Plans the launches, and the preparations of each class's filters. `is_reformatted` tells whether an
-    /// earlier launch, perhaps of another class, has reformatted the input as an implicit GEMM needs it.
-    pub(crate) fn plan(
-        &self,
-        plan: &mut LaunchPlan,
-        dtype: DType,
-        mut is_reformatted: impl FnMut(&ImplicitGemm) -> bool,
-    ) -> Result<()> {
-        let labels = [dtype.label()];
-        for planned in &self.classes {
-            plan.preparation(&CONV_TRANSPOSE_FILTERS, &labels, planned.filters.shape())?;
-            match &planned.kernels {
-                ClassKernels::Gemm(gemm) => gemm::plan(plan, dtype, gemm)?,
-                ClassKernels::ImplicitGemm(gemm) => {
-                    gemm.plan(plan, dtype, is_reformatted(gemm))?;
-                }
-                ClassKernels::Depthwise(geometry) => {
-                    depthwise::plan(plan, dtype, geometry, self.class_store() != NO_STORE)?;
-                }
-                ClassKernels::DepthwiseNhwc(kernel) => {
-                    depthwise::plan_nhwc(plan, dtype, kernel)?;
-                }
-                ClassKernels::Direct => conv::plan_volumes(plan, dtype, &planned.convolution)?,
-            }
-        }
-        if !self.interleaves {
-            return Ok(());
-        }
-        let geometry = self.geometry.of_elements(dtype.size() as u32);
-        let shape = geometry.shape(self.writes);
-        match self.writes {
-            Layout::Nchw => plan.launch(&CONV_TRANSPOSE_INTERLEAVE, &labels, shape),
-            Layout::Nhwc => plan.launch(&CONV_TRANSPOSE_INTERLEAVE_NHWC, &labels, shape),
-        }
-    }
 }
 
 impl fmt::Display for Transposed {
@@ -285,13 +249,13 @@ fn prepare(
     let append = |program: &mut ProgramBuilder, [weight, bias]: [Option<Value>; 2]| {
         let weight = weight.expect("a filter is not optional");
         let (dtype, filters) = (program.dtype(weight), g.filters() as usize);
-        let (kernel, shape) = program.next(&CONV_TRANSPOSE_FILTERS);
+        let label = program.label(weight);
         let weights = program.tensor(&[filters, g.filter_elements() as usize], dtype)?;
         let repeated = program.tensor(&[bias.map_or(0, |_| filters)], dtype)?;
         let arguments = (weight, bias, weights, repeated, g);
         // SAFETY: weight and bias have the shapes that the geometry was made from, the two outputs have the
         // geometry's sizes, and the bias is present if the geometry says so.
-        unsafe { program.launch(kernel, shape, arguments) }
+        unsafe { program.launch(&CONV_TRANSPOSE_FILTERS, &label, g.shape(), arguments)? }
         Ok([weights, repeated])
     };
     let of = (layer, Preparation::PhaseFilters { class });
@@ -361,7 +325,8 @@ pub(crate) fn append(
                 depthwise::append_nhwc(program, x, &parameters, None, kernel, store, shape)?
             }
             ClassKernels::Direct => {
-                let y = conv::append(program, x, parameters.filters, &planned.convolution)?;
+                let (filters, convolution) = (parameters.filters, &planned.convolution);
+                let y = conv::append_volumes(program, x, filters, convolution)?;
                 program.see_as(y, shape);
                 y
             }
@@ -378,6 +343,8 @@ pub(crate) fn append(
     let y = program.tensor_as(output, dtype, order)?;
     let [(gain, shift), (gain_behind, shift_behind)] = parameters.gains_and_shifts();
     let (bias, residual) = (filters.bias, parameters.residual);
+    let geometry = geometry.of_elements(dtype.size() as u32);
+    let (label, shape) = ([dtype.label()], geometry.shape(transposed.writes));
     let arguments = (
         a,
         b,
@@ -394,7 +361,7 @@ pub(crate) fn append(
         shift_behind,
         residual,
         y,
-        geometry.of_elements(dtype.size() as u32),
+        geometry,
         epilogue,
         list,
     );
@@ -405,12 +372,12 @@ pub(crate) fn append(
     unsafe {
         match transposed.writes {
             Layout::Nchw => {
-                let (kernel, shape) = program.next(&CONV_TRANSPOSE_INTERLEAVE);
-                program.launch(kernel, shape, arguments);
+                let family = &CONV_TRANSPOSE_INTERLEAVE;
+                program.launch(family, &label, shape, arguments)?;
             }
             Layout::Nhwc => {
-                let (kernel, shape) = program.next(&CONV_TRANSPOSE_INTERLEAVE_NHWC);
-                program.launch(kernel, shape, arguments);
+                let family = &CONV_TRANSPOSE_INTERLEAVE_NHWC;
+                program.launch(family, &label, shape, arguments)?;
             }
         }
     }

@@ -6,9 +6,9 @@ use op_spec::Layout;
 
 use super::launching::compute;
 use super::scale;
-use crate::device::{DType, Order};
+use crate::device::Order;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ChannelShape, GateProblem, ScaleProblem};
 
 /// Returns the gate as a product with one factor per plane. Planes are those of a dense tensor, or, for a
@@ -26,24 +26,8 @@ fn of_planes(problem: &GateProblem) -> ScaleProblem {
     })
 }
 
-/// Plans the launch: for channels of channels-last tensors if there is a geometry, else for planes.
-///
-/// # Errors
-/// Extents that no kernel can index; more blocks than a launch takes.
-pub(crate) fn plan(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    problem: &GateProblem,
-    nhwc: Option<&GateGeometry>,
-) -> Result<()> {
-    match nhwc {
-        Some(geometry) => plan.launch(&GATE_NHWC, &[dtype.label()], geometry.shape()),
-        None => scale::plan(plan, dtype, &of_planes(problem)),
-    }
-}
-
-/// Appends the product of `x`, which has the planned layout, and a dense gate. The result has the layout of
-/// `x`.
+/// Appends the product of `x` and a dense gate: for channels of channels-last tensors if there is a geometry,
+/// else for planes. The result has the layout of `x`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -57,7 +41,9 @@ pub(crate) fn append(
     let shape = program.shape(x).to_vec();
     let order = Order::of_layout(&shape, Layout::Nhwc)?;
     let y = program.tensor_as(&shape, program.dtype(x), order)?;
+    let (label, shape) = (program.label(x), geometry.shape());
+    let arguments = (x, gate, y, *geometry);
     // SAFETY: `x` and `y` have the problem's shape with channels last, and `gate` has a value for each sample
     // and channel.
-    Ok(unsafe { compute(program, &GATE_NHWC, y, (x, gate, y, *geometry)) })
+    unsafe { compute(program, &GATE_NHWC, &label, shape, y, arguments) }
 }

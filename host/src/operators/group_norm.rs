@@ -2,9 +2,9 @@
 
 use super::fused::group_norm_scale_pointwise::{self, Tail};
 use super::launching::{Affine, shape_of, single};
-use crate::device::{DType, Tensor};
+use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::GroupNormSpec;
 use launch_config::norm::NormGeometry;
 
@@ -48,11 +48,6 @@ pub fn group_norm(
     let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
     let parameters = [("weight", weight), ("bias", bias)];
     single("group_norm", x, problem.into(), &parameters)
-}
-
-/// Plans both launches of a norm: statistics and normalisation.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, norm: &NormGeometry) -> Result<()> {
-    group_norm_scale_pointwise::plan(plan, dtype, norm)
 }
 
 /// Appends both launches of a norm. Instance norm is a group norm with one group per channel.

@@ -1,32 +1,33 @@
 //! Common functions of the operators: argument checks, launches, and single runs, on all devices.
 
-use cuda_std::{Family, KernelArgs};
+use cuda_std::{Family, KernelArgs, Label};
 
 use launch_config::AffineType;
 use op_spec::Layout;
 
 use super::Operator;
 use crate::cpu;
-use crate::device::{DType, Tensor};
+use crate::device::{DType, LaunchShape, Tensor};
 use crate::error::Result;
 use crate::graph::LayerProblem;
 use crate::parameters::MAX_PARAMETERS;
-use crate::program::{Arguments, LaunchPlan, ProgramBuilder, Value};
+use crate::program::{Arguments, ProgramBuilder, Value};
 
-/// Appends the configuration's next launch, which belongs to `family` and computes `y`, and returns `y`.
+/// Appends a launch of the kernel of `family` with these labels, which computes `y`, and returns `y`.
 ///
 /// # Safety
 /// The safety rules of [`ProgramBuilder::launch_moving`].
 pub(super) unsafe fn compute<A: KernelArgs>(
     program: &mut ProgramBuilder,
     family: &Family<A>,
+    labels: &[Label],
+    shape: Option<LaunchShape>,
     y: Value,
     arguments: impl Arguments<A>,
-) -> Value {
-    let (kernel, shape) = program.next(family);
+) -> Result<Value> {
     // SAFETY: the caller's promise.
-    unsafe { program.launch(kernel, shape, arguments) }
-    y
+    unsafe { program.launch(family, labels, shape, arguments)? }
+    Ok(y)
 }
 
 /// Runs a single operator with its parameters (named for errors) in PyTorch's order. `problem` belongs to `x`
@@ -53,10 +54,7 @@ pub(crate) fn single(
     let input = program.input(x.shape(), x.dtype(), &order)?;
     let values = parameters.each_ref();
     let values = values.map(|tensor| program.optional_parameter(tensor.as_ref()));
-    let mut plan = LaunchPlan::default();
     let kernels = Operator::of(&problem).expect("the operator has kernels of its own");
-    kernels.plan(&mut plan, x.dtype())?;
-    program.plan(&plan);
     let output = kernels.append(&mut program, input, values)?;
     let program = program.finish(&[output]);
     Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))

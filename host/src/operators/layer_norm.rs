@@ -1,16 +1,16 @@
 //! Normalisation of each sample.
 
 use kernels_gpu::layer_norm::{LAYER_NORM_APPLY, LAYER_NORM_ROWS};
+use launch_config::KernelGeometry;
 use launch_config::layer_norm::LayerNormGeometry;
-use launch_config::{AffineType, KernelGeometry};
 
 use super::group_norm;
 use super::launching::{Affine, compute, shape_of, single, with_or_without_batch};
 use super::norm_statistics::{self, NormInput};
 use super::softmax::Operands;
-use crate::device::{DType, Tensor};
+use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{LayerNormProblem, LayerNormSpec};
 
 /// `y = (x - mean) / sqrt(var + eps) * weight + bias`, with mean and (biased) variance over the last axes,
@@ -60,16 +60,6 @@ pub fn layer_norm(
     })
 }
 
-/// Plans the launch for a norm of several rows per sample.
-pub(crate) fn plan_rows(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    problem: &LayerNormProblem,
-) -> Result<()> {
-    let geometry = LayerNormGeometry::of(problem, AffineType::TENSOR)?;
-    plan.launch(&LAYER_NORM_ROWS, &[dtype.label()], geometry.rows.shape())
-}
-
 /// Appends the launch for several rows per sample, with a list after the norm. The residual has the layout of
 /// `x`.
 pub(crate) fn append_rows(
@@ -85,26 +75,10 @@ pub(crate) fn append_rows(
     let (gain, shift) = operands.gain_and_shift();
     let (residual, list) = (operands.residual, operands.list);
     let arguments = (x, weight, bias, residual, gain, shift, y, geometry, list);
+    let (label, shape) = (program.label(x), geometry.rows.shape());
     // SAFETY: `x`, `y` and the residual have the geometry's elements, weight and bias those of a row; the
     // list's gain and shift have a value for each channel.
-    Ok(unsafe { compute(program, &LAYER_NORM_ROWS, y, arguments) })
-}
-
-/// Plans the launches.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerNormProblem) -> Result<()> {
-    if !problem.is_of_samples() {
-        return plan_rows(plan, dtype, problem);
-    }
-    if !problem.is_affine() {
-        return group_norm::plan(plan, dtype, &problem.as_group_norm().geometry()?);
-    }
-    let norm = problem.geometry()?;
-    if norm.elements() == 0 {
-        return Ok(());
-    }
-    norm_statistics::plan(plan, dtype, &norm)?;
-    let shape = norm.apply(dtype.size() as u32).shape();
-    plan.launch(&LAYER_NORM_APPLY, &[dtype.label()], shape)
+    unsafe { compute(program, &LAYER_NORM_ROWS, &label, shape, y, arguments) }
 }
 
 /// Appends the launches.
@@ -127,8 +101,9 @@ pub(crate) fn append(
     let norm = problem.geometry()?;
     let NormInput { partials, norm, .. } = norm_statistics::statistics(program, x, affine, norm)?;
     let apply = norm.apply(program.dtype(x).size() as u32);
+    let (label, shape) = (program.label(x), apply.shape());
     let arguments = (x, partials, affine.weight, affine.bias, y, apply);
     // SAFETY: `x` and `y` have `norm.elements()` elements; the partial results are those of `x`; weight and
     // bias, if present, have the elements of a row.
-    Ok(unsafe { compute(program, &LAYER_NORM_APPLY, y, arguments) })
+    unsafe { compute(program, &LAYER_NORM_APPLY, &label, shape, y, arguments) }
 }

@@ -30,7 +30,7 @@ pub(crate) mod upsample;
 
 #[cfg(test)]
 pub(crate) use fused::Preparation;
-pub(crate) use fused::{ConvolutionParameters, Convolved, Preparations, implicit_gemm};
+pub(crate) use fused::{ConvolutionParameters, Convolved, Preparations, Prepared, implicit_gemm};
 pub(crate) use launching::Affine;
 pub(crate) use precision::{FusedOptions, Precision};
 pub(crate) use single::Operator;

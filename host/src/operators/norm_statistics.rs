@@ -6,7 +6,7 @@ use launch_config::norm::NormGeometry;
 use super::launching::Affine;
 use crate::device::DType;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 
 /// The inputs of a normalising kernel.
 #[derive(Debug, Clone, Copy)]
@@ -22,11 +22,6 @@ pub(crate) struct NormInput {
     pub(crate) is_spent: bool,
 }
 
-/// Plans the launch for the statistics of every row.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, norm: &NormGeometry) -> Result<()> {
-    plan.launch(&GROUP_NORM_STATS, &[dtype.label()], norm.stats_shape())
-}
-
 /// Appends the launch that computes the statistics of every row of `x`.
 pub(crate) fn statistics(
     program: &mut ProgramBuilder,
@@ -34,10 +29,10 @@ pub(crate) fn statistics(
     affine: Affine,
     norm: NormGeometry,
 ) -> Result<NormInput> {
-    let (kernel, shape) = program.next(&GROUP_NORM_STATS);
+    let (label, shape) = (program.label(x), norm.stats_shape());
     let partials = program.tensor(&[norm.partial_elements() as usize], DType::F32)?;
     // SAFETY: `x` has `norm.elements()` elements and `partials` `norm.partial_elements()`.
-    unsafe { program.launch(kernel, shape, (x, partials, norm)) }
+    unsafe { program.launch(&GROUP_NORM_STATS, &label, shape, (x, partials, norm))? }
     Ok(NormInput {
         x,
         partials,

@@ -7,10 +7,10 @@ use launch_config::pointwise::Step;
 
 use super::launching::{compute, single};
 use super::pointwise_steps::push;
-use crate::device::{DType, Tensor};
+use crate::device::Tensor;
 use crate::error::Result;
 use crate::graph::LayerProblem;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ArithmeticOp, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, shape};
 
@@ -266,7 +266,7 @@ pub(crate) fn keeps_in_launches<R: Copy>(steps: &[ListStep<R>]) -> bool {
 }
 
 /// Functions as the steps of a list.
-pub(crate) fn steps<R>(functions: &[PointwiseProblem]) -> Vec<ListStep<R>> {
+pub(crate) fn steps(functions: &[PointwiseProblem]) -> Vec<ListStep<Value>> {
     functions.iter().copied().map(ListStep::Function).collect()
 }
 
@@ -303,29 +303,6 @@ pub(crate) fn first_list<R: Copy>(
     (list, residual, &steps[taken..])
 }
 
-/// Plans the launches of a list's steps for `len` elements.
-pub(crate) fn plan<R: Copy>(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    len: u64,
-    steps: &[ListStep<R>],
-) -> Result<()> {
-    let mut steps = steps;
-    while !steps.is_empty() {
-        let (list, residual, rest) = first_list(steps);
-        let label = [dtype.label()];
-        match residual {
-            _ if list.functions.keeps().is_present() => {
-                plan.launch(&POINTWISE_KEPT, &label, shape(len))?
-            }
-            Some(_) => plan.launch(&POINTWISE_RESIDUAL, &label, shape(len))?,
-            None => plan.launch(&POINTWISE, &label, shape(len))?,
-        }
-        steps = rest;
-    }
-    Ok(())
-}
-
 /// Appends the steps of a list to a program, in as few launches as lists can hold them.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -335,21 +312,22 @@ pub(crate) fn append(
     let (mut value, mut steps) = (x, steps);
     let extents = program.shape(x).iter();
     let len: u64 = extents.map(|&extent| extent as u64).product();
+    let (label, shape) = (program.label(x), shape(len));
     while !steps.is_empty() {
         let (list, residual, rest) = first_list(steps);
         let y = program.tensor_like(value)?;
+        let arguments = (value, residual, y, len, list);
         // SAFETY: all values have `len` elements.
         value = unsafe {
             match residual {
                 _ if list.functions.keeps().is_present() => {
-                    let arguments = (value, residual, y, len, list);
-                    compute(program, &POINTWISE_KEPT, y, arguments)
+                    compute(program, &POINTWISE_KEPT, &label, shape, y, arguments)?
                 }
-                Some(_) => {
-                    let arguments = (value, residual, y, len, list);
-                    compute(program, &POINTWISE_RESIDUAL, y, arguments)
+                Some(_) => compute(program, &POINTWISE_RESIDUAL, &label, shape, y, arguments)?,
+                None => {
+                    let arguments = (value, y, len, list.functions);
+                    compute(program, &POINTWISE, &label, shape, y, arguments)?
                 }
-                None => compute(program, &POINTWISE, y, (value, y, len, list.functions)),
             }
         };
         steps = rest;

@@ -21,7 +21,7 @@ use op_spec::Layout;
 
 use crate::device::{DType, Order, Tensor};
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 
 /// `y[n, c, z, p, q]` is the largest of `x[n, c, d, h, w]` over the window of `(z, p, q)`.
@@ -217,16 +217,6 @@ impl Kernels {
     }
 }
 
-/// Plans the launches of a pool.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &PoolProblem) -> Result<()> {
-    match Kernels::of(problem, dtype)? {
-        Kernels::Planes(steps) => steps.plan(plan),
-        Kernels::Overlapping(overlapping) => overlapping.plan(plan, dtype),
-        Kernels::Images(images) => plan.launch(&MAX_POOL2D, &[dtype.label()], images.shape()),
-        Kernels::Windows(windows) => plan.launch(&POOL, &[dtype.label()], windows.shape()),
-    }
-}
-
 /// The kernels of overlapping windows.
 #[derive(Clone, Copy)]
 enum Overlapping {
@@ -243,25 +233,20 @@ impl Overlapping {
         rows.or_else(|| OverlappingGeometry::new(windows).map(Self::Tiles))
     }
 
-    /// Plans the launch.
-    fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
-        let labels = [dtype.label()];
-        match self {
-            Self::Rows(of) => plan.launch(&POOL_ROWS, &labels, of.shape()),
-            Self::Tiles(of) => plan.launch(tiles_family(of), &labels, of.shape()),
-        }
-    }
-
     /// Appends the pool, from `x` to `y`.
     ///
     /// # Safety
     /// `x` and `y` have the shapes of the pool's input and output.
-    unsafe fn append(self, program: &mut ProgramBuilder, [x, y]: [Value; 2]) -> Value {
+    unsafe fn append(self, program: &mut ProgramBuilder, [x, y]: [Value; 2]) -> Result<Value> {
+        let label = program.label(x);
         // SAFETY: the caller's promise.
         unsafe {
             match self {
-                Self::Rows(of) => compute(program, &POOL_ROWS, y, (x, y, of)),
-                Self::Tiles(of) => compute(program, tiles_family(&of), y, (x, y, of)),
+                Self::Rows(of) => compute(program, &POOL_ROWS, &label, of.shape(), y, (x, y, of)),
+                Self::Tiles(of) => {
+                    let family = tiles_family(&of);
+                    compute(program, family, &label, of.shape(), y, (x, y, of))
+                }
             }
         }
     }
@@ -290,17 +275,19 @@ pub(crate) fn append(
         Kernels::Overlapping(of) => {
             let y = program.tensor(&output, dtype)?;
             // SAFETY: `x` and `y` have the problem's input and output shapes.
-            Ok(unsafe { of.append(program, [x, y]) })
+            unsafe { of.append(program, [x, y]) }
         }
         Kernels::Images(images) => {
             let y = program.tensor(&output, dtype)?;
+            let (label, shape) = ([dtype.label()], images.shape());
             // SAFETY: `x` and `y` have the problem's input and output shapes.
-            Ok(unsafe { compute(program, &MAX_POOL2D, y, (x, y, images)) })
+            unsafe { compute(program, &MAX_POOL2D, &label, shape, y, (x, y, images)) }
         }
         Kernels::Windows(windows) => {
             let y = program.tensor(&output, dtype)?;
+            let (label, shape) = ([dtype.label()], windows.shape());
             // SAFETY: `x` and `y` have the problem's input and output shapes.
-            Ok(unsafe { compute(program, &POOL, y, (x, y, windows)) })
+            unsafe { compute(program, &POOL, &label, shape, y, (x, y, windows)) }
         }
     }
 }
@@ -330,15 +317,6 @@ fn nhwc_family(windows: &NhwcWindowGeometry) -> &'static Family<NhwcArguments> {
     }
 }
 
-/// Plans the launch of a pool of channels-last tensors.
-pub(crate) fn plan_nhwc(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    windows: &NhwcWindowGeometry,
-) -> Result<()> {
-    plan.launch(nhwc_family(windows), &[dtype.label()], windows.shape())
-}
-
 /// Appends the pool of `x`, which is dense NHWC, to a dense NHWC output of the shape `output`.
 pub(crate) fn append_nhwc(
     program: &mut ProgramBuilder,
@@ -348,6 +326,8 @@ pub(crate) fn append_nhwc(
 ) -> Result<Value> {
     let order = Order::of_layout(output, Layout::Nhwc)?;
     let y = program.tensor_as(output, program.dtype(x), order)?;
+    let (family, label) = (nhwc_family(windows), program.label(x));
+    let arguments = (x, y, *windows);
     // SAFETY: `x` and `y` have the problem's input and output shapes.
-    Ok(unsafe { compute(program, nhwc_family(windows), y, (x, y, *windows)) })
+    unsafe { compute(program, family, &label, windows.shape(), y, arguments) }
 }

@@ -4,9 +4,9 @@ use super::launching::{compute, single};
 use kernels_gpu::scale::SCALE;
 use launch_config::KernelGeometry;
 
-use crate::device::{DType, Tensor};
+use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{PreluProblem, PreluSpec};
 use launch_config::elementwise;
 
@@ -46,12 +46,6 @@ pub fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     single("prelu", x, problem.into(), &[("weight", Some(weight))])
 }
 
-/// Plans the launch.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &PreluProblem) -> Result<()> {
-    let shape = elementwise::shape(problem.geometry()?.elements);
-    plan.launch(&SCALE, &[dtype.label()], shape)
-}
-
 /// Appends the operator to a program, as a scale of all values that are not above 0.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -60,6 +54,8 @@ pub(crate) fn append(
     problem: &PreluProblem,
 ) -> Result<Value> {
     let (geometry, y) = (problem.geometry()?, program.tensor_like(x)?);
+    let (label, shape) = (program.label(x), elementwise::shape(geometry.elements));
+    let arguments = (x, weight, y, geometry, 0.0);
     // SAFETY: `x` and `y` have `geometry.elements` elements, `weight` one per channel of the geometry.
-    Ok(unsafe { compute(program, &SCALE, y, (x, weight, y, geometry, 0.0)) })
+    unsafe { compute(program, &SCALE, &label, shape, y, arguments) }
 }

@@ -17,7 +17,7 @@ use super::Operator;
 use super::launching::{compute, single};
 use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{Pass, ReductionOp, ReductionProblem, ReductionSpec};
 
 /// `y` is the result of an operation on `x` over the axes `dim`, for each
@@ -193,25 +193,6 @@ impl Steps {
         }
     }
 
-    /// Plans the launches.
-    pub(crate) fn plan(&self, plan: &mut LaunchPlan) -> Result<()> {
-        for (at, step) in self.steps.iter().enumerate() {
-            let dtype = if at == 0 { self.dtype } else { DType::F32 };
-            let operation = self.operation.of_step(at, self.steps.len());
-            let labels = [label(operation), dtype.label()];
-            match step {
-                Step::Rows(rows) => plan.launch(&ROW_REDUCTION, &labels, rows.shape())?,
-                Step::Channels(channels) => {
-                    plan.launch(&CHANNEL_REDUCTION, &labels, channels.shape())?;
-                }
-                Step::Pixels(pixels) => {
-                    plan.launch(&REDUCTION_NHWC, &labels[1..], pixels.shape())?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Appends the reduction of `x` to a program. The result has the shape `output`.
     pub(crate) fn append(
         &self,
@@ -221,6 +202,9 @@ impl Steps {
     ) -> Result<Value> {
         let (mut x, last) = (x, self.steps.len() - 1);
         for (at, step) in self.steps.iter().enumerate() {
+            let dtype = if at == 0 { self.dtype } else { DType::F32 };
+            let operation = self.operation.of_step(at, self.steps.len());
+            let labels = [label(operation), dtype.label()];
             let y = if at == last {
                 program.tensor(output, self.dtype)?
             } else {
@@ -236,11 +220,18 @@ impl Steps {
             // results.
             x = unsafe {
                 match *step {
-                    Step::Rows(rows) => compute(program, &ROW_REDUCTION, y, (x, y, rows)),
-                    Step::Channels(channels) => {
-                        compute(program, &CHANNEL_REDUCTION, y, (x, y, channels))
+                    Step::Rows(rows) => {
+                        let (shape, arguments) = (rows.shape(), (x, y, rows));
+                        compute(program, &ROW_REDUCTION, &labels, shape, y, arguments)?
                     }
-                    Step::Pixels(pixels) => compute(program, &REDUCTION_NHWC, y, (x, y, pixels)),
+                    Step::Channels(channels) => {
+                        let (shape, arguments) = (channels.shape(), (x, y, channels));
+                        compute(program, &CHANNEL_REDUCTION, &labels, shape, y, arguments)?
+                    }
+                    Step::Pixels(pixels) => {
+                        let (shape, arguments) = (pixels.shape(), (x, y, pixels));
+                        compute(program, &REDUCTION_NHWC, &labels[1..], shape, y, arguments)?
+                    }
                 }
             };
         }
@@ -260,11 +251,6 @@ fn push_rows(steps: &mut Vec<Step>, rows: u64, elements: u64) {
         }
         elements = geometry.parts;
     }
-}
-
-/// Plans the launches.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &ReductionProblem) -> Result<()> {
-    Steps::of(problem, dtype)?.plan(plan)
 }
 
 /// Appends the operator to a program.

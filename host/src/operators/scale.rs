@@ -4,9 +4,9 @@ use super::launching::{compute, single};
 use kernels_gpu::scale::SCALE;
 use launch_config::KernelGeometry;
 
-use crate::device::{DType, Tensor};
+use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ScaleProblem, ScaleSpec};
 use launch_config::elementwise;
 
@@ -39,12 +39,6 @@ pub fn scale(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
     single("scale", x, problem.into(), &[("scale", Some(scale))])
 }
 
-/// Plans the launch.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &ScaleProblem) -> Result<()> {
-    let shape = elementwise::shape(problem.geometry()?.elements);
-    plan.launch(&SCALE, &[dtype.label()], shape)
-}
-
 /// Appends the operator to a program.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -53,7 +47,8 @@ pub(crate) fn append(
     problem: &ScaleProblem,
 ) -> Result<Value> {
     let (geometry, y) = (problem.geometry()?, program.tensor_like(x)?);
+    let (label, shape) = (program.label(x), elementwise::shape(geometry.elements));
     let arguments = (x, scale, y, geometry, f32::INFINITY);
     // SAFETY: `x` and `y` have `geometry.elements` elements, `scale` one per channel.
-    Ok(unsafe { compute(program, &SCALE, y, arguments) })
+    unsafe { compute(program, &SCALE, &label, shape, y, arguments) }
 }

@@ -2,24 +2,10 @@
 
 use op_spec::Layout;
 
-use crate::device::{DType, Order};
+use crate::device::Order;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value, plan_copy};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::ShuffleProblem;
-
-/// Plans the launch for a dense input in this layout.
-///
-/// # Errors
-/// [`TooManyBlocks`](crate::Error::TooManyBlocks)
-pub(crate) fn plan(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    problem: &ShuffleProblem,
-    layout: Layout,
-) -> Result<()> {
-    let seen = seen(problem, layout)?;
-    plan_copy(plan, &seen, problem.elements(), [dtype; 2])
-}
 
 /// Appends the shuffle of `x`, which is dense in this layout, to an output of this shape and the same layout.
 pub(crate) fn append(

@@ -9,11 +9,10 @@ use super::{
     Affine, arithmetic, batch_norm, conv, group_norm, layer_norm, pointwise, pool, prelu,
     reduction, scale, softmax, upsample,
 };
-use crate::device::DType;
 use crate::error::Result;
 use crate::graph::LayerProblem;
 use crate::parameters::MAX_PARAMETERS;
-use crate::program::{LaunchPlan, ProgramBuilder, Value, plan_dense_copy};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{
     ArithmeticProblem, BatchNormProblem, ConvProblem, GroupNormProblem, InstanceNormProblem,
     LayerNormProblem, PointwiseProblem, PoolProblem, PreluProblem, ReductionProblem, ScaleProblem,
@@ -28,8 +27,8 @@ pub(crate) enum Operator {
     Conv1d(ConvProblem<1>),
     Conv2d(ConvProblem<2>),
     Conv3d(ConvProblem<3>),
-    /// A copy of this number of elements. Its region gives it another shape.
-    Copy(usize),
+    /// A copy. Its region gives it another shape.
+    Copy,
     GroupNorm(GroupNormProblem),
     InstanceNorm(InstanceNormProblem),
     LayerNorm(LayerNormProblem),
@@ -55,8 +54,7 @@ impl Operator {
             LayerProblem::Conv1d(problem) => Self::Conv1d(problem),
             LayerProblem::Conv2d(problem) => Self::Conv2d(problem),
             LayerProblem::Conv3d(problem) => Self::Conv3d(problem),
-            LayerProblem::Flatten(problem) => Self::Copy(problem.n * problem.features),
-            LayerProblem::Reshape(problem) => Self::Copy(problem.output.elements()),
+            LayerProblem::Flatten(_) | LayerProblem::Reshape(_) => Self::Copy,
             LayerProblem::GroupNorm(problem) => Self::GroupNorm(problem),
             LayerProblem::InstanceNorm(problem) => Self::InstanceNorm(problem),
             LayerProblem::LayerNorm(problem) => Self::LayerNorm(problem),
@@ -91,39 +89,11 @@ impl Operator {
         geometry.ok().map(|geometry| geometry.direct_tile())
     }
 
-    /// Plans the launches.
+    /// Appends the launches to a program, with the parameters in PyTorch's order, or the residual. `x` and
+    /// the parameters have the problem's shapes.
     ///
     /// # Errors
     /// Extents that no kernel can index; more blocks than a launch takes.
-    pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
-        match self {
-            Self::Linear(problem) => conv::plan(plan, dtype, problem),
-            Self::Conv1d(problem) => conv::plan(plan, dtype, problem),
-            Self::Conv2d(problem) => conv::plan(plan, dtype, problem),
-            Self::Conv3d(problem) => conv::plan(plan, dtype, problem),
-            Self::Copy(elements) => plan_dense_copy(plan, dtype, *elements),
-            Self::GroupNorm(problem) => group_norm::plan(plan, dtype, &problem.geometry()?),
-            Self::InstanceNorm(problem) => group_norm::plan(plan, dtype, &problem.geometry()?),
-            Self::LayerNorm(problem) => layer_norm::plan(plan, dtype, problem),
-            Self::BatchNorm(problem) => batch_norm::plan(plan, dtype, problem),
-            Self::Scale(problem) => scale::plan(plan, dtype, problem),
-            Self::Prelu(problem) => prelu::plan(plan, dtype, problem),
-            Self::Softmax(problem) => {
-                softmax::plan(plan, dtype, &SoftmaxGeometry::of(problem, false)?)
-            }
-            Self::Pool(problem) | Self::AdaptivePool(problem) => pool::plan(plan, dtype, problem),
-            Self::Upsample(problem) => upsample::plan(plan, dtype, problem),
-            Self::Reduction(problem) => reduction::plan(plan, dtype, problem),
-            Self::Arithmetic(problem) => arithmetic::plan(plan, dtype, problem),
-            Self::Pointwise(problem) => {
-                let list = [ListStep::<()>::Function(*problem)];
-                pointwise::plan(plan, dtype, problem.len as u64, &list)
-            }
-        }
-    }
-
-    /// Appends the launches to a program, with the parameters in PyTorch's order, or the residual. `x` and
-    /// the parameters have the problem's shapes.
     pub(crate) fn append(
         &self,
         program: &mut ProgramBuilder,
@@ -144,7 +114,7 @@ impl Operator {
             Self::Conv1d(problem) => conv::append(program, x, filters(), problem),
             Self::Conv2d(problem) => conv::append(program, x, filters(), problem),
             Self::Conv3d(problem) => conv::append(program, x, filters(), problem),
-            Self::Copy(_) => program.copied(x, program.dtype(x)),
+            Self::Copy => program.copied(x, program.dtype(x)),
             Self::GroupNorm(problem) => group_norm::append(program, x, affine, problem.geometry()?),
             Self::InstanceNorm(problem) => {
                 group_norm::append(program, x, affine, problem.geometry()?)

@@ -6,9 +6,9 @@ use launch_config::softmax::SoftmaxGeometry;
 
 use super::batch_norm::Folded;
 use super::launching::{compute, single};
-use crate::device::{DType, Tensor};
+use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{LogSoftmaxSpec, SoftmaxSpec};
 
 /// `y = e^x / sum(e^x)`, with the sum over `dim`. Several neighbouring axes count as one.
@@ -95,11 +95,6 @@ impl Operands {
     }
 }
 
-/// Plans the launch.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, geometry: &SoftmaxGeometry) -> Result<()> {
-    plan.launch(&SOFTMAX, &[dtype.label()], geometry.series.shape())
-}
-
 /// Appends the operator and the list after it to a program. The residual has the layout of `x`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -111,7 +106,8 @@ pub(crate) fn append(
     let (gain, shift) = operands.gain_and_shift();
     let (residual, list) = (operands.residual, operands.list);
     let arguments = (x, residual, gain, shift, y, geometry, list);
+    let (label, shape) = (program.label(x), geometry.series.shape());
     // SAFETY: `x`, `y` and the residual have the elements of the geometry; the list's gain and shift have a
     // value for each channel.
-    Ok(unsafe { compute(program, &SOFTMAX, y, arguments) })
+    unsafe { compute(program, &SOFTMAX, &label, shape, y, arguments) }
 }

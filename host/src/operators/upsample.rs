@@ -6,9 +6,9 @@ use launch_config::upsample::UpsampleGeometry;
 use op_spec::Layout;
 
 use super::launching::{compute, single};
-use crate::device::{DType, Order, Tensor};
+use crate::device::{Order, Tensor};
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{UpsampleProblem, UpsampleSpec};
 
 /// `y[n, c, ..]` is the value of `x[n, c, ..]` nearest to a position, or interpolated linearly around it.
@@ -45,12 +45,6 @@ pub fn upsample(x: &Tensor, spec: &UpsampleSpec) -> Result<Tensor> {
     single("upsample", x, spec.problem(x.shape())?.into(), &[])
 }
 
-/// Plans the launch.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &UpsampleProblem) -> Result<()> {
-    let shape = problem.geometry()?.shape();
-    plan.launch(&UPSAMPLE, &[dtype.label()], shape)
-}
-
 /// Appends the operator to a program.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -59,17 +53,9 @@ pub(crate) fn append(
 ) -> Result<Value> {
     let geometry = problem.geometry()?;
     let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
+    let (label, shape) = (program.label(x), geometry.shape());
     // SAFETY: `x` and `y` have the problem's input and output shapes.
-    Ok(unsafe { compute(program, &UPSAMPLE, y, (x, y, geometry)) })
-}
-
-/// Plans the launch for channels-last tensors.
-pub(crate) fn plan_nhwc(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    geometry: &UpsampleGeometry,
-) -> Result<()> {
-    plan.launch(&UPSAMPLE_NHWC, &[dtype.label()], geometry.shape())
+    unsafe { compute(program, &UPSAMPLE, &label, shape, y, (x, y, geometry)) }
 }
 
 /// Appends the operator of `x`, which is dense NHWC, to a dense NHWC output of the shape `output`.
@@ -81,6 +67,7 @@ pub(crate) fn append_nhwc(
 ) -> Result<Value> {
     let order = Order::of_layout(output, Layout::Nhwc)?;
     let y = program.tensor_as(output, program.dtype(x), order)?;
+    let (label, shape) = (program.label(x), geometry.shape());
     // SAFETY: `x` and `y` have the problem's input and output shapes.
-    Ok(unsafe { compute(program, &UPSAMPLE_NHWC, y, (x, y, *geometry)) })
+    unsafe { compute(program, &UPSAMPLE_NHWC, &label, shape, y, (x, y, *geometry)) }
 }

@@ -5,123 +5,53 @@ mod parameters;
 mod reformats;
 mod renewed;
 
-use std::collections::VecDeque;
-
 use cuda_std::tensor_map::{MapMode, TensorMap};
-use cuda_std::{Family, Instance, KernelArgs};
+use cuda_std::{Family, Instance, KernelArgs, Label};
 
 use super::arguments::{Arguments, Places, Use};
 use super::memory::{Life, pack};
-use super::planned::{LaunchPlan, PlannedLaunch};
 use super::{Input, Launch, Place, Program, Step, Value, ValueFacts};
 use crate::device::{DType, Device, LaunchShape, Order, Stream, Tensor};
-use crate::error::Result;
-pub(crate) use copies::{channels_last, plan_copy, plan_dense_copy, plan_reformat};
+use crate::error::{Error, Result};
+pub(crate) use copies::channels_last;
 
-/// A program under construction.
-///
-/// It gets the launches of a configuration, in order. Operators then use it with the handles of their inputs,
-/// and append exactly these launches.
+/// A program under construction. Operators append their launches to it, with the handles of their values.
 #[derive(Debug)]
 pub(crate) struct ProgramBuilder {
     device: Device,
     values: Vec<ValueFacts>,
     inputs: Vec<Input>,
-    parameters: Vec<Tensor>,
+    /// The tensors of parameters, if they are known.
+    parameters: Vec<Option<Tensor>>,
     steps: Vec<Step>,
-    /// The launches that are yet to be appended.
-    planned: VecDeque<PlannedLaunch>,
-    /// The preparations of parameters that are yet to be requested.
-    preparations: VecDeque<PlannedLaunch>,
     /// Renewed parameters, with the values that replace them.
     renewed: Vec<[Value; 2]>,
     /// Inputs reformatted for implicit GEMMs.
     reformats: Vec<reformats::Reformat>,
-    is_explained: bool,
 }
 
 impl ProgramBuilder {
-    /// An empty program for a device that runs kernels.
+    /// An empty program. Errors name `device`, which may be any if the program is only explained.
     pub(crate) fn new(device: &Device) -> ProgramBuilder {
         ProgramBuilder {
-            is_explained: false,
-            ..ProgramBuilder::explained(device)
-        }
-    }
-
-    /// An empty program that is explained and never run. Its parameters are [absent](Self::absent), and
-    /// errors name `device`, which may be any.
-    pub(crate) fn explained(device: &Device) -> ProgramBuilder {
-        ProgramBuilder {
-            is_explained: true,
             device: device.clone(),
             values: Vec::new(),
             inputs: Vec::new(),
             parameters: Vec::new(),
             steps: Vec::new(),
-            planned: VecDeque::new(),
-            preparations: VecDeque::new(),
             renewed: Vec::new(),
             reformats: Vec::new(),
         }
     }
 
-    /// An empty program of the same kind for the same device, to prepare this program's parameters.
+    /// An empty program for the same device, to prepare this program's parameters.
     pub(crate) fn beside(&self) -> ProgramBuilder {
-        ProgramBuilder {
-            is_explained: self.is_explained,
-            ..ProgramBuilder::explained(&self.device)
-        }
+        ProgramBuilder::new(&self.device)
     }
 
-    /// Whether the program is only explained.
-    pub(crate) fn is_explained(&self) -> bool {
-        self.is_explained
-    }
-
-    /// Adds a configuration's launches after those that are already planned.
-    pub(crate) fn plan(&mut self, plan: &LaunchPlan) {
-        self.planned.extend(&plan.launches);
-        self.preparations.extend(&plan.preparations);
-    }
-
-    /// Whether the next launch of the configuration belongs to `family`.
-    pub(crate) fn is_next<A: KernelArgs>(&self, family: &Family<A>) -> bool {
-        let next = self.planned.front();
-        next.is_some_and(|next| instance(family, next.kernel).is_some())
-    }
-
-    /// Takes the next launch of the configuration, which belongs to `family`.
-    ///
-    /// # Panics
-    /// If it belongs to another family, or there is none: a bug of an operator.
-    pub(crate) fn next<A: KernelArgs>(
-        &mut self,
-        family: &Family<A>,
-    ) -> (&'static Instance<A>, LaunchShape) {
-        let next = self.planned.pop_front();
-        let found = next.and_then(|next| Some((instance(family, next.kernel)?, next.shape)));
-        found.unwrap_or_else(|| {
-            let next = next.map_or("nothing", |next| next.kernel);
-            panic!(
-                "{} is launched, where the configuration has {next}",
-                family.name()
-            )
-        })
-    }
-
-    /// Puts a launch before those of the configuration.
-    pub(crate) fn plan_next(&mut self, launch: PlannedLaunch) {
-        self.planned.push_front(launch);
-    }
-
-    /// Takes the next preparation of the configuration.
-    ///
-    /// # Panics
-    /// If there is none: a bug of an operator.
-    pub(crate) fn next_preparation(&mut self) -> PlannedLaunch {
-        let next = self.preparations.pop_front();
-        next.expect("the configuration has every preparation of parameters")
+    /// The kernels of the launches so far.
+    pub(crate) fn kernels(&self) -> impl ExactSizeIterator<Item = &'static str> {
+        self.steps.iter().map(|step| step.kernel)
     }
 
     /// An input of every run, with layout `order`. An input that is not dense is copied first.
@@ -149,9 +79,6 @@ impl ProgramBuilder {
         if *order == Order::Dense && dtype == wanted {
             return Ok(x);
         }
-        let mut copy = LaunchPlan::default();
-        plan_copy(&mut copy, order, shape.iter().product(), [dtype, wanted])?;
-        self.plan(&copy);
         self.copied(x, wanted)
     }
 
@@ -243,13 +170,21 @@ impl ProgramBuilder {
         self.values[value.0].dtype
     }
 
+    /// The label of kernels for values of this value's element type alone.
+    pub(crate) fn label(&self, value: Value) -> [Label; 1] {
+        [self.dtype(value).label()]
+    }
+
     /// The total bytes of the values.
     pub(crate) fn bytes(&self, values: &[Value]) -> u64 {
         values.iter().map(|&value| self.values[value.0].bytes).sum()
     }
 
-    /// Appends a launch of `kernel` that moves every value among its arguments once. A launch without blocks
-    /// is left out.
+    /// Appends a launch of the kernel of `family` with these labels. It moves every value among its arguments
+    /// once.
+    ///
+    /// # Errors
+    /// As [`launch_moving`](Self::launch_moving).
     ///
     /// # Panics
     /// As [`launch_moving`](Self::launch_moving).
@@ -258,16 +193,20 @@ impl ProgramBuilder {
     /// As [`launch_moving`](Self::launch_moving).
     pub(crate) unsafe fn launch<A: KernelArgs>(
         &mut self,
-        kernel: &'static Instance<A>,
-        shape: LaunchShape,
+        family: &Family<A>,
+        labels: &[Label],
+        shape: Option<LaunchShape>,
         arguments: impl Arguments<A>,
-    ) {
-        let launch = Box::new(Typed { kernel, arguments });
-        self.append(kernel.name(), shape, launch, &arguments.uses(), None);
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.add(family, labels, shape, arguments, None) }
     }
 
-    /// Appends a launch that moves `bytes_moved` bytes, as the operator declares it. All launches of
-    /// operators go through this function.
+    /// Appends a launch that moves `bytes_moved` bytes, as the operator declares it. A launch without blocks
+    /// is left out.
+    ///
+    /// # Errors
+    /// [`Error::TooManyBlocks`] if there is no shape; an error if no kernel has the labels.
     ///
     /// # Panics
     /// If a value's element type differs from the kernel parameter's, or a value is read before it is
@@ -279,19 +218,34 @@ impl ProgramBuilder {
     /// values overlap while both are in use.
     pub(crate) unsafe fn launch_moving<A: KernelArgs>(
         &mut self,
-        kernel: &'static Instance<A>,
-        shape: LaunchShape,
+        family: &Family<A>,
+        labels: &[Label],
+        shape: Option<LaunchShape>,
         arguments: impl Arguments<A>,
         bytes_moved: u64,
-    ) {
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.add(family, labels, shape, arguments, Some(bytes_moved)) }
+    }
+
+    /// Appends a launch. All launches of operators go through this function.
+    ///
+    /// # Safety
+    /// As [`launch_moving`](Self::launch_moving).
+    unsafe fn add<A: KernelArgs>(
+        &mut self,
+        family: &Family<A>,
+        labels: &[Label],
+        shape: Option<LaunchShape>,
+        arguments: impl Arguments<A>,
+        bytes_moved: Option<u64>,
+    ) -> Result<()> {
+        let kernel = family.instance(labels)?;
+        let operator = family.name();
+        let shape = shape.ok_or(Error::TooManyBlocks { operator })?;
         let launch = Box::new(Typed { kernel, arguments });
-        self.append(
-            kernel.name(),
-            shape,
-            launch,
-            &arguments.uses(),
-            Some(bytes_moved),
-        );
+        self.append(kernel.name(), shape, launch, &arguments.uses(), bytes_moved);
+        Ok(())
     }
 
     /// Appends a launch with these uses of values, which moves each of them once if it declares no bytes. (A
@@ -304,12 +258,6 @@ impl ProgramBuilder {
         uses: &[Use],
         bytes_moved: Option<u64>,
     ) {
-        let each_once = || {
-            uses.iter()
-                .map(|used| self.values[used.value.0].bytes)
-                .sum()
-        };
-        let bytes_moved = bytes_moved.unwrap_or_else(each_once);
         let now = self.steps.len();
         for used in uses {
             let (facts, is_written) = (&mut self.values[used.value.0], used.is_written);
@@ -325,6 +273,8 @@ impl ProgramBuilder {
         if shape.is_empty() {
             return;
         }
+        let all = || uses.iter().map(|used| self.bytes(&[used.value])).sum();
+        let bytes_moved = bytes_moved.unwrap_or_else(all);
         self.steps.push(Step {
             kernel,
             shape,
@@ -340,10 +290,8 @@ impl ProgramBuilder {
     /// Returns the program, whose results are `outputs`.
     ///
     /// # Panics
-    /// If a launch of the configuration was not appended, or an output is not computed: bugs of an operator.
+    /// If an output is not computed: a bug of an operator.
     pub(crate) fn finish(mut self, outputs: &[Value]) -> Program {
-        let left = self.planned.iter().chain(&self.preparations).next();
-        assert_eq!(left, None, "every launch of the configuration is appended");
         for (index, output) in outputs.iter().enumerate() {
             let facts = &mut self.values[output.0];
             assert!(
@@ -372,9 +320,11 @@ impl ProgramBuilder {
         for (facts, offset) in self.values.iter_mut().zip(offsets) {
             match (&mut facts.place, facts.life) {
                 (Place::Workspace(place), _) => *place = offset,
-                (Place::Parameter(index), Some(_)) if !self.is_explained => {
-                    parameters.push(self.parameters[*index].clone());
-                    *index = parameters.len() - 1;
+                (Place::Parameter(index), Some(_)) => {
+                    if let Some(tensor) = self.parameters[*index].take() {
+                        parameters.push(tensor);
+                        *index = parameters.len() - 1;
+                    }
                 }
                 _ => {}
             }
@@ -388,12 +338,6 @@ impl ProgramBuilder {
             workspace_bytes,
         }
     }
-}
-
-/// The instance of `family` with this symbol.
-fn instance<A: KernelArgs>(family: &Family<A>, kernel: &str) -> Option<&'static Instance<A>> {
-    let mut instances = family.instances().iter();
-    instances.find(|instance| instance.name() == kernel)
 }
 
 /// The addresses of a launch's values.

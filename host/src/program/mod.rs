@@ -17,7 +17,6 @@ mod builder;
 mod concurrent;
 mod memory;
 mod over;
-mod planned;
 mod prepared;
 mod ready;
 #[cfg(test)]
@@ -28,11 +27,8 @@ use std::fmt;
 use op_spec::Layout;
 
 pub(crate) use arguments::{Arguments, MapOf};
-pub(crate) use builder::{
-    ProgramBuilder, channels_last, plan_copy, plan_dense_copy, plan_reformat,
-};
+pub(crate) use builder::{ProgramBuilder, channels_last};
 pub(crate) use concurrent::other_streams;
-pub(crate) use planned::LaunchPlan;
 pub(crate) use prepared::PreparedParameters;
 pub(crate) use ready::Ready;
 
@@ -76,7 +72,7 @@ enum Place {
     Input(usize),
     /// The run's output of this index.
     Output(usize),
-    /// The program's parameter of this index. A program that is only explained has no parameters.
+    /// The program's parameter of this index. A program that is only explained has none.
     Parameter(usize),
     /// This byte offset in the workspace.
     Workspace(u64),

@@ -1,24 +1,15 @@
 use kernels_gpu::pointwise::POINTWISE;
-use launch_config::pointwise::{PointwiseList, Step};
+use launch_config::pointwise::{PointwiseList, Step, shape as shape_of};
 use ndarray::array;
 use op_spec::Layout;
 
 use super::*;
 use crate::device::Device;
-use crate::graph::LayerProblem;
 use crate::operators::pointwise::ListStep;
-use crate::operators::{Operator, pointwise, scale};
+use crate::operators::{pointwise, scale};
 use crate::spec::{ClampSpec, PointwiseSpec, ScaleSpec};
 
 const LEN: usize = 1000;
-
-/// Plans the launches of an operator.
-fn plan(problem: LayerProblem) -> LaunchPlan {
-    let mut plan = LaunchPlan::default();
-    let operator = Operator::of(&problem).unwrap();
-    operator.plan(&mut plan, DType::F32).unwrap();
-    plan
-}
 
 /// A program of clamps to ever smaller intervals, one after the other.
 fn clamps(device: &Device, count: usize) -> Program {
@@ -27,7 +18,6 @@ fn clamps(device: &Device, count: usize) -> Program {
     for step in 1..=count {
         let spec = PointwiseSpec::Clamp(ClampSpec::new(0.0, 1.0 / step as f64));
         let problem = spec.problem(&[LEN]).unwrap();
-        program.plan(&plan(LayerProblem::Pointwise(problem)));
         let problem = [ListStep::Function(problem)];
         value = pointwise::append(&mut program, value, &problem).unwrap();
     }
@@ -62,7 +52,6 @@ fn parameters_stay_only_where_a_launch_reads_them() {
     let x = program.input(&[1, 2], DType::F32, &Order::Dense).unwrap();
     let [_, factors] = [&unused, &used].map(|tensor| program.parameter(tensor));
     let problem = ScaleSpec::default().problem(&[1, 2], &[2]).unwrap();
-    program.plan(&plan(problem.into()));
     let y = scale::append(&mut program, x, factors, &problem).unwrap();
     let program = program.finish(&[y]);
     let weak = [unused.downgrade(), used.downgrade()];
@@ -102,28 +91,26 @@ fn programs_cross_threads() {
     check::<Program>();
 }
 
-/// A value in NHWC is reformatted once for all kernels that read NCHW, by a launch of the configuration.
+/// A value in NHWC is reformatted once for all kernels that read NCHW, by a launch of the program.
 #[test]
 fn values_have_layouts_and_are_reformatted_once() {
     let device = Device::emulator();
     let stream = device.stream().unwrap();
     let shape = [2, 3, 4, 5];
     let order = Order::of_layout(&shape, Layout::Nhwc).unwrap();
-    let mut reformat = LaunchPlan::default();
-    plan_reformat(&mut reformat, (&shape, &order), Layout::Nchw, DType::F32).unwrap();
     let mut program = ProgramBuilder::new(&device);
     // The memory of an NHWC tensor is that of a dense tensor with the channels as the last axis.
     let x = program
         .input(&[2, 4, 5, 3], DType::F32, &Order::Dense)
         .unwrap();
     let clamp = PointwiseSpec::Relu {}.problem(&[120]).unwrap();
-    program.plan(&plan(LayerProblem::Pointwise(clamp)));
     let nhwc = program.tensor_as(&shape, DType::F32, order).unwrap();
     let list = PointwiseList::of(Step::of(&clamp.function));
-    let (kernel, grid) = program.next(&POINTWISE);
+    let label = [DType::F32.label()];
+    let arguments = (x, nhwc, 120, list);
     // SAFETY: both values have 120 elements.
-    unsafe { program.launch(kernel, grid, (x, nhwc, 120, list)) };
-    program.plan(&reformat);
+    let launched = unsafe { program.launch(&POINTWISE, &label, shape_of(120), arguments) };
+    launched.unwrap();
     let nchw = program.in_order(nhwc).unwrap();
     assert_eq!(program.in_order(nhwc).unwrap(), nchw);
     assert_eq!(program.shape(nchw), shape);

@@ -135,6 +135,7 @@ pub(super) const CASES: Cases = cases!(
         volume_rows 2x3x4x5x6 normalized_shape=[5,6] special
         channels 2x13x5x7 normalized_shape=[13] dim=1
         channels_of_one_pixel 3x13x1x1 normalized_shape=[13] dim=1
+        channels_of_vectors 7x30 normalized_shape=[30] dim=1 elementwise_affine=false bias=false
         channels_of_volumes 2x6x3x4x5 normalized_shape=[6] dim=1 bias=false
         channels_of_sequences 2x40x19 normalized_shape=[40] dim=1 elementwise_affine=false bias=false
         channels_of_no_pixels 2x5x0x7 normalized_shape=[5] dim=1

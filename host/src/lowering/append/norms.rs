@@ -86,8 +86,9 @@ impl<'a> Appending<'a> {
         let (affine, scale) = (self.affine(layer), self.first(of.scale));
         let (program, preparations) = (&mut *self.program, self.preparations);
         match of.by {
-            NormScaleKernels::Resident(_) => {
-                group_norm_scale::append_resident(program, x, affine, scale, norm.geometry()?)
+            NormScaleKernels::Resident(shape) => {
+                let norm = norm.geometry()?;
+                group_norm_scale::append_resident(program, x, affine, scale, norm, shape)
             }
             NormScaleKernels::Separate => {
                 let scale = Some(scale);

@@ -1,11 +1,12 @@
 //! The choice of kernels, for devices that need not be present.
 
-use op_spec::graph::Chain;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::{Chain, Graph};
 use op_spec::{Conv2dSpec, Conv3dSpec, GroupNormSpec, MaxPool2dSpec};
 
 use super::*;
 use crate::device::{DType, DeviceProperties, Order};
+use crate::lowering::planned;
 use crate::model::Options;
 use crate::operators::Precision;
 
@@ -45,6 +46,11 @@ fn depthwise(kernel_size: [usize; 2]) -> KernelBench85 {
         conv: Conv2dSpec::default().groups(16),
         ..of_85()
     }
+}
+
+/// Chooses the kernels for a graph, with the launches of the regions.
+fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
+    Ok(planned(query)?.0)
 }
 
 fn chosen(

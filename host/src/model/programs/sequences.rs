@@ -339,7 +339,7 @@ fn programs_of_a_sequence_are_those_of_fresh_models() {
                     assert!(is_same, "{arch:?} {layers} {dtype} {setting:?}");
                     programs.push(program);
                 }
-                tell_apart(&model.preparations().keys(), &mut told);
+                tell_apart(&model.prepared().keys(), &mut told);
             }
         }
     }

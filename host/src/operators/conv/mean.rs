@@ -7,7 +7,7 @@ use super::super::launching::compute;
 use super::Filters;
 use crate::device::DType;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 
 /// The launches of a convolution and a mean, or a sum, of its results.
 #[derive(Debug, Clone, Copy)]
@@ -17,13 +17,6 @@ pub(crate) struct ConvMean {
 }
 
 impl ConvMean {
-    /// Plans the launches.
-    pub(crate) fn plan(&self, plan: &mut LaunchPlan) -> Result<()> {
-        let labels = [DType::F32.label()];
-        plan.launch(&CONV_TAP_SUMS, &labels, self.sums.shape())?;
-        plan.launch(&CONV_MEAN, &labels, self.mean.shape())
-    }
-
     /// Appends the launches for `x`, a dense NCHW tensor, with an output of the shape `output`.
     ///
     /// The geometries were made for the shapes of `x` and of the filters.
@@ -37,12 +30,14 @@ impl ConvMean {
         let elements = [self.sums.planes as usize, self.sums.all_taps() as usize];
         let sums = program.tensor(&elements, DType::F32)?;
         let y = program.tensor(output, program.dtype(x))?;
+        let label = [DType::F32.label()];
         // SAFETY: all values have the shapes that the geometries were made from; the bias is present if the
         // geometry says so.
         unsafe {
-            compute(program, &CONV_TAP_SUMS, sums, (x, sums, self.sums));
+            let arguments = (x, sums, self.sums);
+            program.launch(&CONV_TAP_SUMS, &label, self.sums.shape(), arguments)?;
             let arguments = (sums, weight, bias, y, self.mean);
-            Ok(compute(program, &CONV_MEAN, y, arguments))
+            compute(program, &CONV_MEAN, &label, self.mean.shape(), y, arguments)
         }
     }
 }

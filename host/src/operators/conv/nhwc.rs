@@ -4,15 +4,11 @@ use kernels_gpu::conv::CONV_DIRECT_NHWC;
 use launch_config::conv_nhwc::ConvNhwcGeometry;
 use op_spec::Layout;
 
+use super::super::launching::compute;
 use super::Filters;
-use crate::device::{DType, Order};
+use crate::device::Order;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
-
-/// Plans the launch.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, geometry: &ConvNhwcGeometry) -> Result<()> {
-    plan.launch(&CONV_DIRECT_NHWC, &[dtype.label()], geometry.shape())
-}
+use crate::program::{ProgramBuilder, Value};
 
 /// Appends the convolution of `x`, which is dense NHWC, to a dense NHWC output of the shape `output`.
 ///
@@ -26,10 +22,9 @@ pub(crate) fn append(
 ) -> Result<Value> {
     let order = Order::of_layout(output, Layout::Nhwc)?;
     let y = program.tensor_as(output, program.dtype(x), order)?;
-    let (kernel, shape) = program.next(&CONV_DIRECT_NHWC);
+    let (label, shape) = (program.label(x), geometry.shape());
     let arguments = (x, weight, bias, y, *geometry);
     // SAFETY: `x` and `y` are dense NHWC, and all values have the shapes that the geometry was made from; the
     // bias is present if the geometry says so; `geometry()` refused planes of 2^31 elements.
-    unsafe { program.launch(kernel, shape, arguments) }
-    Ok(y)
+    unsafe { compute(program, &CONV_DIRECT_NHWC, &label, shape, y, arguments) }
 }

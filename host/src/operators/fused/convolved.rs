@@ -9,7 +9,7 @@ use crate::operators::batch_norm::Folded;
 use crate::operators::conv::Filters;
 use crate::operators::launching::Affine;
 use crate::operators::norm_statistics::NormInput;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use launch_config::implicit_gemm::Combining;
 use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry};
 
@@ -62,14 +62,6 @@ pub(crate) struct RowMoments {
 }
 
 impl RowMoments {
-    /// Plans the launches that combine the moments of the rows of `norm`.
-    pub(crate) fn plan(&self, plan: &mut LaunchPlan, norm: &NormGeometry) -> Result<()> {
-        for combining in self.combining.into_iter().flatten() {
-            plan.launch(&IMPLICIT_GEMM_COMBINE, &[], combining.shape(norm.rows))?;
-        }
-        Ok(())
-    }
-
     /// Returns the norm over the remaining moments.
     pub(crate) fn combined(&self, norm: NormGeometry) -> NormGeometry {
         let last = self.combining.iter().flatten().last();
@@ -88,13 +80,13 @@ impl Convolved {
     ) -> Result<NormInput> {
         let mut partials = self.moments;
         for combining in moments.combining.into_iter().flatten() {
-            let (kernel, shape) = program.next(&IMPLICIT_GEMM_COMBINE);
             let chunks = norm.rows * u64::from(combining.chunks);
             let combined = program.tensor(&[chunks as usize * COUNTED_ELEMENTS], DType::F32)?;
+            let shape = combining.shape(norm.rows);
             let arguments = (partials, combined, norm.rows, combining);
             // SAFETY: `partials` has the moments of the norm's rows, and `combined` has room for one result
             // per chunk.
-            unsafe { program.launch(kernel, shape, arguments) }
+            unsafe { program.launch(&IMPLICIT_GEMM_COMBINE, &[], shape, arguments)? }
             partials = combined;
         }
         Ok(NormInput {

@@ -11,27 +11,13 @@ use crate::device::{DType, Order};
 use crate::error::Result;
 use crate::operators::batch_norm::{FoldedInKernel, Statistics};
 use crate::operators::conv::Filters;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::BatchNormProblem;
 use launch_config::Presence;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 use launch_config::pointwise::OperandList;
-
-/// Plans the convolution; `has_store` tells whether its results go through an epilogue and a list.
-pub(crate) fn plan(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    geometry: &DepthwiseGeometry,
-    has_store: bool,
-) -> Result<()> {
-    let (labels, shape) = ([dtype.label()], geometry.shape());
-    match has_store {
-        true => plan.launch(&DEPTHWISE_LIST, &labels, shape),
-        false => plan.launch(&DEPTHWISE, &labels, shape),
-    }
-}
 
 /// Appends the convolution of `x`; its output has the shape `output`. Results are stored through the epilogue
 /// and the list, which change nothing if a norm follows.
@@ -52,15 +38,15 @@ pub(crate) fn append(
     }
     let Filters { weight, bias } = parameters.filters;
     let bytes_moved = program.bytes(&[x, y]) + parameters.filters.bytes(program);
-    let (kernel, shape) = program.next(&DEPTHWISE);
     let moments = program.tensor(&[geometry.moment_elements() as usize], DType::F32)?;
     let (norm_weight, factors) = (parameters.norm.weight, parameters.factors);
     let bytes_moved = bytes_moved + program.bytes(&[moments]);
+    let (label, shape) = ([dtype.label()], geometry.shape());
     let arguments = (x, weight, bias, norm_weight, factors, y, moments, *geometry);
     // SAFETY: `x` and the filters have the shapes that the geometry was made from; bias, norm weight and
     // scale, if present, have an element for each channel; `y` has an element for each output or window, and
     // `moments` has the geometry's size.
-    unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+    unsafe { program.launch_moving(&DEPTHWISE, &label, shape, arguments, bytes_moved)? }
     Ok(Convolved { y, moments })
 }
 
@@ -72,7 +58,7 @@ fn append_list(
     geometry: &DepthwiseGeometry,
     (epilogue, list): (Epilogue, OperandList),
 ) -> Result<Convolved> {
-    let (kernel, shape) = program.next(&DEPTHWISE_LIST);
+    let (label, shape) = (program.label(x), geometry.shape());
     let Filters { weight, bias } = parameters.filters;
     let (gain, shift) = parameters.gains_and_shifts()[0];
     let residual = parameters.residual;
@@ -86,23 +72,8 @@ fn append_list(
     // SAFETY: `x` and the filters have the shapes that the geometry was made from, which has no pool. Bias,
     // gain and shift, if present, have an element for each channel; the epilogue says whether the last two
     // are. The list says whether there is a residual, which has the shape and layout of `y`.
-    unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+    unsafe { program.launch_moving(&DEPTHWISE_LIST, &label, shape, arguments, bytes_moved)? }
     Ok(Convolved { y, moments })
-}
-
-/// Plans the convolution of a channels-last tensor.
-pub(crate) fn plan_nhwc(plan: &mut LaunchPlan, dtype: DType, kernel: &NhwcKernel) -> Result<()> {
-    match kernel {
-        NhwcKernel::Rolling(geometry) => {
-            let conv = &geometry.conv;
-            let [r, stride] = [conv.r, conv.stride_h].map(Label::Number);
-            let labels = [r, stride, dtype.label()];
-            plan.launch(&DEPTHWISE_NHWC_ROLLING, &labels, geometry.shape())
-        }
-        NhwcKernel::Runs(geometry) => {
-            plan.launch(&DEPTHWISE_NHWC, &[dtype.label()], geometry.shape())
-        }
-    }
 }
 
 /// Appends the convolution of `x`, which is dense NHWC, to a dense NHWC output of the shape `output`, with
@@ -132,9 +103,10 @@ pub(crate) fn append_nhwc(
         + parameters.filters.bytes(program)
         + residual.map_or(0, |residual| program.bytes(&[residual]));
     let [mean, variance, norm_weight, norm_bias] = norm.values;
+    let label = program.dtype(x).label();
     macro_rules! append {
-        ($family:expr, $geometry:expr, $list:expr) => {{
-            let (kernel, shape) = program.next($family);
+        ($family:expr, $labels:expr, $geometry:expr, $list:expr) => {{
+            let shape = $geometry.shape();
             let arguments = (
                 x,
                 weight,
@@ -157,16 +129,22 @@ pub(crate) fn append_nhwc(
             // SAFETY: `x`, the residual and `y` are dense NHWC and the filters dense, of the extents that the
             // geometry was made from. Bias, gain, shift and norm, if present, have an element for each
             // channel; the epilogue, the folding and the list say which are present.
-            unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+            unsafe { program.launch_moving($family, $labels, shape, arguments, bytes_moved)? }
         }};
     }
     match *kernel {
         NhwcKernel::Rolling(geometry) => {
             // The kernel was chosen for a list that is a rounded epilogue.
             let rounded = RoundedEpilogue::of(&list).unwrap_or(RoundedEpilogue::NONE);
-            append!(&DEPTHWISE_NHWC_ROLLING, geometry, rounded);
+            let [r, stride] = [geometry.conv.r, geometry.conv.stride_h].map(Label::Number);
+            append!(
+                &DEPTHWISE_NHWC_ROLLING,
+                &[r, stride, label],
+                geometry,
+                rounded
+            );
         }
-        NhwcKernel::Runs(geometry) => append!(&DEPTHWISE_NHWC, geometry, list),
+        NhwcKernel::Runs(geometry) => append!(&DEPTHWISE_NHWC, &[label], geometry, list),
     }
     Ok(y)
 }

@@ -3,18 +3,11 @@
 use kernels_gpu::fused::fold_scale::FOLD_SCALE;
 
 use super::preparation::{Preparation, Preparations, prepared};
-use crate::device::DType;
 use crate::error::Result;
 use crate::operators::launching::Affine;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{Quantity, SpecError};
 use launch_config::{Presence, elementwise};
-
-/// Plans the launch that folds the scale as a preparation.
-pub(crate) fn plan_fold_scale(plan: &mut LaunchPlan, dtype: DType, channels: usize) -> Result<()> {
-    let shape = elementwise::fold_shape(kernel_channels(channels)?);
-    plan.preparation(&FOLD_SCALE, &[dtype.label()], shape)
-}
 
 /// Converts the number of channels to the kernel's integer type.
 fn kernel_channels(channels: usize) -> Result<u32> {
@@ -47,13 +40,13 @@ pub(crate) fn fold_scale(
     let affine = affine.narrow(program, dtype)?;
     let known = [Some(scale), affine.weight, affine.bias];
     let append = |program: &mut ProgramBuilder, [scale, weight, bias]: [Option<Value>; 3]| {
-        let (kernel, shape) = program.next(&FOLD_SCALE);
         let gain = program.tensor(&[channels], dtype)?;
         let shift = program.tensor_like(gain)?;
         let [has_weight, has_bias] = [weight, bias].map(|value| Presence::of(value.is_some()));
         let arguments = (weight, bias, scale, gain, shift, len, has_weight, has_bias);
+        let (label, shape) = ([dtype.label()], elementwise::fold_shape(len));
         // SAFETY: every present value has `len` elements, and the flags say which are present.
-        unsafe { program.launch(kernel, shape, arguments) }
+        unsafe { program.launch(&FOLD_SCALE, &label, shape, arguments)? }
         Ok([gain, shift])
     };
     let of = (layer, Preparation::FoldedScale);

@@ -13,25 +13,10 @@ use super::preparation::{Preparation, prepared};
 use crate::device::{DType, Order};
 use crate::error::Result;
 use crate::operators::batch_norm::{FoldedInKernel, Statistics};
-use crate::program::{LaunchPlan, MapOf, ProgramBuilder, Value, channels_last};
+use crate::program::{MapOf, ProgramBuilder, Value, channels_last};
 use crate::spec::BatchNormProblem;
 use launch_config::pointwise::{OperandList, PointwiseList};
 use op_spec::Layout;
-
-/// Plans the launches, and the preparation of the filters.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, gemm: &Gemm) -> Result<()> {
-    let label = dtype.label();
-    match Filters::of(gemm)? {
-        Filters::InPlace => {}
-        Filters::Copied(copy) => plan.preparation(&COPY_STRIDED, &[label; 2], copy.shape())?,
-        Filters::Padded(copy) => plan.preparation(&GEMM_PAD_CHANNELS, &[label], copy.shape())?,
-    }
-    if let Some(few) = gemm.few_channels {
-        plan.launch(&GEMM_PAD_CHANNELS, &[label], few.input.shape())?;
-    }
-    let labels = [gemm.tile.label.into(), label];
-    plan.launch(&GEMM_SM90, &labels, Some(gemm.shape))
-}
 
 /// The form in which the kernel reads the filters.
 #[derive(Clone, PartialEq, Eq)]
@@ -89,12 +74,12 @@ impl Filters {
             match self {
                 Self::InPlace => {}
                 Self::Copied(copy) => {
-                    let (kernel, shape) = program.next(&COPY_STRIDED);
+                    let (labels, shape) = ([program.dtype(weight).label(); 2], copy.shape());
                     // SAFETY: `weight` is dense and has the extents of the geometry; `y` has as many
                     // elements.
-                    unsafe { program.launch(kernel, shape, (weight, y, *copy)) }
+                    unsafe { program.launch(&COPY_STRIDED, &labels, shape, (weight, y, *copy))? }
                 }
-                Self::Padded(copy) => pad(program, [weight, y], copy),
+                Self::Padded(copy) => pad(program, [weight, y], copy)?,
             }
             Ok([y, unused])
         };
@@ -104,11 +89,11 @@ impl Filters {
 }
 
 /// Appends the launch that copies `x` to `y`, which has more channels.
-fn pad(program: &mut ProgramBuilder, [x, y]: [Value; 2], copy: PadChannelsGeometry) {
-    let (kernel, shape) = program.next(&GEMM_PAD_CHANNELS);
-    let bytes_moved = program.bytes(&[x, y]);
+fn pad(program: &mut ProgramBuilder, [x, y]: [Value; 2], copy: PadChannelsGeometry) -> Result<()> {
+    let (label, shape) = (program.label(x), copy.shape());
+    let (arguments, bytes_moved) = ((x, y, copy), program.bytes(&[x, y]));
     // SAFETY: the geometry was made for `x`, and `y` has the geometry's number of elements.
-    unsafe { program.launch_moving(kernel, shape, (x, y, copy), bytes_moved) }
+    unsafe { program.launch_moving(&GEMM_PAD_CHANNELS, &label, shape, arguments, bytes_moved) }
 }
 
 /// The part of a tensor's channels that a product writes.
@@ -155,7 +140,7 @@ pub(crate) fn append(
     let x = match gemm.few_channels {
         Some(few) => {
             let copy = program.tensor(&[few.input.elements() as usize], program.dtype(x))?;
-            pad(program, [x, copy], few.input);
+            pad(program, [x, copy], few.input)?;
             copy
         }
         None => x,
@@ -178,7 +163,8 @@ pub(crate) fn append(
         [g.pixels as usize * filters_of, part.start].map(|values| values * program.dtype(y).size());
     let bytes_moved = program.bytes(&read) + written as u64;
     let [running_mean, running_var, norm_weight, norm_bias] = norm.values;
-    let (kernel, shape) = program.next(&GEMM_SM90);
+    let labels = [gemm.tile.label.into(), program.dtype(x).label()];
+    let shape = Some(gemm.shape);
     let arguments = (
         Some(MapOf::read(x, map_of_input(gemm))),
         Some(MapOf::read(filters, boxes_of_filters(gemm))),
@@ -201,6 +187,6 @@ pub(crate) fn append(
     );
     // SAFETY: `x`, the residual and `y` are dense NHWC and the filters channels-last, of the extents that
     // `gemm` was chosen for. Bias, gain, shift and norm, if present, have an element for each filter.
-    unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+    unsafe { program.launch_moving(&GEMM_SM90, &labels, shape, arguments, bytes_moved)? }
     Ok(y)
 }

@@ -5,30 +5,28 @@ use kernels_gpu::fused::group_norm_scale_resident::GROUP_NORM_SCALE_RESIDENT;
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
 use crate::operators::launching::{Affine, compute};
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::{NormGeometry, RESIDENT_STATIC_BYTES};
 
-/// Plans the launch, which has this [shape](resident).
-pub(crate) fn plan_resident(plan: &mut LaunchPlan, dtype: DType, shape: LaunchShape) -> Result<()> {
-    plan.launch(&GROUP_NORM_SCALE_RESIDENT, &[dtype.label()], Some(shape))
-}
-
-/// Appends `group_norm(x, weight, bias) * scale[c]`. The input is read once if its rows are aligned to
-/// vectors.
+/// Appends `group_norm(x, weight, bias) * scale[c]` in a launch of this [shape](resident). The input is read
+/// once if its rows are aligned to vectors.
 pub(crate) fn append_resident(
     program: &mut ProgramBuilder,
     x: Value,
     affine: Affine,
     scale: Value,
     norm: NormGeometry,
+    shape: LaunchShape,
 ) -> Result<Value> {
     let y = program.tensor_like(x)?;
     let Affine { weight, bias } = affine;
     let geometry = norm.with_affine_type(affine.element_type(program, x));
     let arguments = (x, weight, bias, Some(scale), y, geometry);
+    let (label, shape) = (program.label(x), Some(shape));
+    let family = &GROUP_NORM_SCALE_RESIDENT;
     // SAFETY: `x` and `y` have `geometry.elements()` elements; weight and bias have a value per channel if
     // the geometry says that they are present, and so has `scale`.
-    Ok(unsafe { compute(program, &GROUP_NORM_SCALE_RESIDENT, y, arguments) })
+    unsafe { compute(program, family, &label, shape, y, arguments) }
 }
 
 /// Returns the launch whose blocks keep their rows in shared memory between statistics and normalisation, if

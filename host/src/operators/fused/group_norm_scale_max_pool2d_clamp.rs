@@ -2,26 +2,13 @@
 
 use kernels_gpu::fused::group_norm_scale_max_pool2d_clamp::GROUP_NORM_SCALE_MAX_POOL2D_CLAMP;
 
-use crate::device::DType;
 use crate::error::Result;
 use crate::operators::launching::{Affine, compute};
 use crate::operators::norm_statistics::NormInput;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::PoolProblem;
 use launch_config::elementwise::Bounds;
 use launch_config::max_pool2d::PoolGeometry;
-use launch_config::norm::NormGeometry;
-
-/// Plans the kernel after the statistics of `norm`.
-pub(crate) fn plan(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    norm: &NormGeometry,
-    pool: &PoolProblem,
-) -> Result<()> {
-    let shape = PoolGeometry::of(pool)?.norm_shape(norm);
-    plan.launch(&GROUP_NORM_SCALE_MAX_POOL2D_CLAMP, &[dtype.label()], shape)
-}
 
 /// Appends `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))` after the norm's statistics, in one
 /// kernel.
@@ -40,8 +27,9 @@ pub(crate) fn append(
     let family = &GROUP_NORM_SCALE_MAX_POOL2D_CLAMP;
     let y = program.tensor(&pool.output_shape(), program.dtype(x))?;
     let arguments = (x, partials, weight, bias, scale, y, norm, geometry, bounds);
+    let (label, shape) = (program.label(x), geometry.norm_shape(&norm));
     // SAFETY: the pool's geometry describes `x` and `y`. The partial results are those of the norm's rows, to
     // whose channels the planes of `x` belong. Weight and bias have a value per channel if the geometry says
     // that they are present, and so has `scale`, if present.
-    Ok(unsafe { compute(program, family, y, arguments) })
+    unsafe { compute(program, family, &label, shape, y, arguments) }
 }

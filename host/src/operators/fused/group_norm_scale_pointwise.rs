@@ -4,12 +4,11 @@ use kernels_gpu::fused::group_norm_scale_pointwise::{
     GROUP_NORM_SCALE_POINTWISE, GROUP_NORM_SCALE_POINTWISE_RESIDUAL,
 };
 
-use crate::device::DType;
 use crate::error::Result;
 use crate::operators::launching::{Affine, compute};
-use crate::operators::norm_statistics::{self, NormInput, statistics};
+use crate::operators::norm_statistics::{NormInput, statistics};
 use crate::operators::pointwise::{self, ListStep};
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::PreluProblem;
 use launch_config::norm::NormGeometry;
 
@@ -34,39 +33,6 @@ impl Tail<'_> {
         prelu: None,
         list: &[],
     };
-}
-
-/// Plans the statistics of a tensor and the normalising kernel, without other operations.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, norm: &NormGeometry) -> Result<()> {
-    if norm.elements() == 0 {
-        return Ok(());
-    }
-    norm_statistics::plan(plan, dtype, norm)?;
-    plan_normalising::<()>(plan, dtype, norm, norm.spatial, &[])
-}
-
-/// Plans the normalising kernel for planes of `spatial` elements, with the steps of a list.
-pub(crate) fn plan_normalising<R: Copy>(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    norm: &NormGeometry,
-    spatial: u64,
-    list: &[ListStep<R>],
-) -> Result<()> {
-    let geometry = norm.pooled(spatial, dtype.size() as u32);
-    let label = [dtype.label()];
-    let (_, residual, rest) = pointwise::first_list(list);
-    match residual {
-        Some(_) => {
-            plan.launch(
-                &GROUP_NORM_SCALE_POINTWISE_RESIDUAL,
-                &label,
-                geometry.shape(),
-            )?;
-        }
-        None => plan.launch(&GROUP_NORM_SCALE_POINTWISE, &label, geometry.shape())?,
-    }
-    pointwise::plan(plan, dtype, geometry.elements, rest)
 }
 
 /// Appends `list(norm(x * before[c], weight, bias) * scale[c])`, or with a prelu in place of the scale, in
@@ -99,8 +65,9 @@ pub(crate) fn normalise_and_map(
         ..
     } = input;
     let Affine { weight, bias } = input.affine;
-    let spatial: usize = program.shape(x)[2..].iter().product();
-    let geometry = norm.pooled(spatial as u64, program.dtype(x).size() as u32);
+    let elements: usize = program.shape(x).iter().product();
+    let spatial = elements as u64 / (norm.rows * u64::from(norm.row_channels));
+    let geometry = norm.pooled(spatial, program.dtype(x).size() as u32);
     let geometry = match tail.prelu {
         Some(prelu) => geometry.with_slopes(prelu.num_parameters),
         None => geometry,
@@ -108,6 +75,7 @@ pub(crate) fn normalise_and_map(
     let (list, residual, rest) = pointwise::first_list(tail.list);
     let y = if is_spent { x } else { program.tensor_like(x)? };
     let (before, scale) = (tail.before, tail.scale);
+    let (label, shape) = (program.label(x), geometry.shape());
     // SAFETY: `x` and `y`, which may be `x`, have `spatial` elements for each channel of the norm's rows, and
     // the partial results are those of these rows. Weight and bias have a value per channel if the geometry
     // says that they are present. So have `before`, present only if rows are channels, and `scale`, except
@@ -118,12 +86,14 @@ pub(crate) fn normalise_and_map(
                 let arguments = (
                     x, partials, before, weight, bias, scale, residual, y, geometry, list,
                 );
-                compute(program, &GROUP_NORM_SCALE_POINTWISE_RESIDUAL, y, arguments)
+                let family = &GROUP_NORM_SCALE_POINTWISE_RESIDUAL;
+                compute(program, family, &label, shape, y, arguments)?
             }
             None => {
                 let list = list.functions;
                 let arguments = (x, partials, before, weight, bias, scale, y, geometry, list);
-                compute(program, &GROUP_NORM_SCALE_POINTWISE, y, arguments)
+                let family = &GROUP_NORM_SCALE_POINTWISE;
+                compute(program, family, &label, shape, y, arguments)?
             }
         }
     };

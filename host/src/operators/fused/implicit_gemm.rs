@@ -3,12 +3,6 @@
 mod append;
 mod stored;
 
-use kernels_gpu::fused::implicit_gemm::{
-    IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_REFORMAT, IMPLICIT_GEMM_RESCALE,
-    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC, IMPLICIT_GEMM_SM90_REDUCE,
-    IMPLICIT_GEMM_SM90_STORE,
-};
-
 use std::fmt;
 
 use cuda_std::Label;
@@ -16,9 +10,7 @@ use cuda_std::Label;
 pub(crate) use append::append;
 
 use crate::device::{DType, DeviceProperties, LaunchShape};
-use crate::error::Result;
 use crate::operators::{FusedOptions, Precision};
-use crate::program::LaunchPlan;
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{MainloopConfig, Residency, Schedule};
@@ -213,49 +205,6 @@ impl ImplicitGemm {
         }
     }
 
-    /// Plans the launches, and the preparation of the filters. The input is reformatted unless it is read in
-    /// place, or an earlier launch [has reformatted](Self::reformats_as) it.
-    pub(crate) fn plan(
-        &self,
-        plan: &mut LaunchPlan,
-        dtype: DType,
-        is_reformatted: bool,
-    ) -> Result<()> {
-        let (config, g) = (&self.config, &self.config.geometry);
-        let label = label(config, self.precision, dtype);
-        if self.reads() == Layout::Nchw && !is_reformatted {
-            plan.launch(&IMPLICIT_GEMM_REFORMAT, &[label], g.reformat_shape())?;
-            if config.format.scaled && !g.prescale.is_scanned() {
-                plan.launch(&IMPLICIT_GEMM_RESCALE, &[label], g.rescale_shape())?;
-            }
-        }
-        if !self.has_filters_in_place() {
-            plan.preparation(&IMPLICIT_GEMM_FILTERS, &[label], config.filters_shape())?;
-        }
-        let Some(mainloop) = self.mainloop else {
-            let tile = config.tile.name().unwrap_or_default();
-            return plan.launch(&IMPLICIT_GEMM, &[tile.into(), label], self.shape);
-        };
-        let labels = [mainloop.label().into(), label];
-        let launch = |plan: &mut LaunchPlan| match self.writes() {
-            Layout::Nchw if !g.epilogue.is_store() => {
-                plan.launch(&IMPLICIT_GEMM_SM90, &labels, self.shape)
-            }
-            Layout::Nchw if self.reduced.is_some() => {
-                plan.launch(&IMPLICIT_GEMM_SM90_REDUCE, &labels, self.shape)
-            }
-            Layout::Nchw => plan.launch(&IMPLICIT_GEMM_SM90_STORE, &labels, self.shape),
-            Layout::Nhwc => plan.launch(&IMPLICIT_GEMM_SM90_NHWC, &labels, self.shape),
-        };
-        launch(plan)?;
-        if g.is_converted_in_producer() {
-            // Samples for which the optimistic scale fails are computed again.
-            plan.launch(&IMPLICIT_GEMM_RESCALE, &[label], g.rescale_shape())?;
-            launch(plan)?;
-        }
-        Ok(())
-    }
-
     /// The convolution.
     pub(crate) fn conv(&self) -> &ConvGeometry {
         &self.config.geometry.conv
@@ -308,6 +257,14 @@ impl ImplicitGemm {
     /// Whether tiles have pixels of several samples.
     pub(crate) fn is_one_sample(&self) -> bool {
         self.is_one_sample
+    }
+
+    /// The label of the kernels for tensors of `dtype`.
+    fn label(&self, dtype: DType) -> Label {
+        match self.config.format.passes {
+            1 => self.precision.label(dtype),
+            _ => Label::Name("bf16x3_f32"),
+        }
     }
 
     /// The layout of the output.
@@ -394,14 +351,6 @@ impl fmt::Display for ImplicitGemm {
             1 => Ok(()),
             _ => write!(f, " of windows of {rows}x{columns}"),
         }
-    }
-}
-
-/// The label of the kernels of `config` for tensors of `dtype`.
-fn label(config: &GemmConfig, precision: Precision, dtype: DType) -> Label {
-    match config.format.passes {
-        1 => precision.label(dtype),
-        _ => Label::Name("bf16x3_f32"),
     }
 }
 

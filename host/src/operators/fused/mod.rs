@@ -20,5 +20,5 @@ mod preparation;
 pub(crate) mod scale_max_pool2d_clamp;
 
 pub(crate) use convolved::{Convolved, Parameters as ConvolutionParameters, RowMoments};
-pub(crate) use fold_scale::{fold_scale, plan_fold_scale};
-pub(crate) use preparation::{Preparation, Preparations, prepared};
+pub(crate) use fold_scale::fold_scale;
+pub(crate) use preparation::{Preparation, Preparations, Prepared, prepared};

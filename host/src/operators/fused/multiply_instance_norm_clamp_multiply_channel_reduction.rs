@@ -3,20 +3,12 @@
 use kernels_gpu::fused::instance_norm_clamp_multiply_channel_reduction::INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
 use launch_config::elementwise::Bounds;
 
-use crate::device::DType;
 use crate::error::Result;
 use crate::operators::launching::{Affine, compute};
 use crate::operators::norm_statistics::NormInput;
 use crate::operators::reduction::OfChannels;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::ClampProblem;
-
-/// Plans the kernel after the statistics.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, reduction: &OfChannels) -> Result<()> {
-    let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
-    let labels = reduction.labels(dtype);
-    plan.launch(family, &labels, reduction.geometry.shape())
-}
 
 /// Appends `reduce(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` after the statistics of `x`, in one
 /// kernel.
@@ -38,8 +30,9 @@ pub(crate) fn append(
     let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
     let y = reduction.output(program, x)?;
     let arguments = (x, partials, weight, bias, factor, y, norm, geometry, bounds);
+    let (labels, shape) = (reduction.labels(program.dtype(x)), geometry.shape());
     // SAFETY: both geometries describe `x`, and `y` has its shape without channels. The partial results are
     // those of `x`. Weight and bias have a value per channel if the geometry says that they are present, and
     // so has `factor`.
-    Ok(unsafe { compute(program, family, y, arguments) })
+    unsafe { compute(program, family, &labels, shape, y, arguments) }
 }

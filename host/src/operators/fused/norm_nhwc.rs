@@ -14,7 +14,7 @@ use crate::operators::batch_norm::{self, FoldedInKernel, OfBatch, Statistics};
 use crate::operators::launching::{Affine, compute};
 use crate::operators::norm_statistics::NormInput;
 use crate::operators::pointwise::{self, ListStep};
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::BatchNormProblem;
 
 /// The parameters of a norm.
@@ -31,8 +31,6 @@ pub(crate) struct NormNhwc {
     geometry: NormNhwcGeometry,
     /// The moments of rows; `None` with running statistics.
     moments: Option<RowMoments>,
-    /// Whether the statistics are the batch's.
-    over_batch: bool,
 }
 
 impl NormNhwc {
@@ -47,7 +45,6 @@ impl NormNhwc {
         Ok(Self {
             geometry,
             moments: Some(RowMoments { count, combining }),
-            over_batch: false,
         })
     }
 
@@ -66,7 +63,6 @@ impl NormNhwc {
         Ok(Self {
             geometry,
             moments: Some(moments),
-            over_batch: true,
         })
     }
 
@@ -79,29 +75,7 @@ impl NormNhwc {
         Ok(Self {
             geometry: NormNhwcGeometry::statistics(norm)?,
             moments: None,
-            over_batch: false,
         })
-    }
-
-    /// Plans the launches of the norm, and the steps of a list.
-    pub(crate) fn plan<R: Copy>(
-        &self,
-        plan: &mut LaunchPlan,
-        dtype: DType,
-        list: &[ListStep<R>],
-    ) -> Result<()> {
-        let label = [dtype.label()];
-        let norm = &self.geometry.norm;
-        if let Some(moments) = self.moments {
-            plan.launch(&NORM_NHWC_MOMENTS, &label, self.geometry.shape())?;
-            moments.plan(plan, norm)?;
-            if self.over_batch {
-                batch_norm::plan_of_batch(plan, moments.combined(*norm))?;
-            }
-        }
-        plan.launch(&NORM_NHWC, &label, self.geometry.apply().shape())?;
-        let (_, _, rest) = pointwise::first_list(list);
-        pointwise::plan(plan, dtype, norm.elements(), rest)
     }
 
     /// Appends the launches for the statistics of `x`.
@@ -113,11 +87,12 @@ impl NormNhwc {
         of_batch: Option<OfBatch<'_>>,
     ) -> Result<NormInput> {
         let of_rows = self.moments.expect("a norm without running statistics");
-        let (kernel, shape) = program.next(&NORM_NHWC_MOMENTS);
+        let (label, shape) = (program.label(x), self.geometry.shape());
         let elements = self.geometry.moment_elements() as usize;
         let moments = program.tensor(&[elements], DType::F32)?;
+        let arguments = (x, moments, self.geometry);
         // SAFETY: `x` is channels-last and has the norm's elements; `moments` has room for the statistics.
-        unsafe { program.launch(kernel, shape, (x, moments, self.geometry)) }
+        unsafe { program.launch(&NORM_NHWC_MOMENTS, &label, shape, arguments)? }
         let convolved = Convolved { y: x, moments };
         let input = convolved.statistics(program, affine, self.geometry.norm, of_rows)?;
         match of_batch {
@@ -153,6 +128,7 @@ impl NormNhwc {
         let shape = program.shape(x).to_vec();
         let order = Order::of_layout(&shape, Layout::Nhwc)?;
         let y = program.tensor_as(&shape, program.dtype(x), order)?;
+        let label = program.label(x);
         let arguments = (
             x,
             partials,
@@ -171,7 +147,7 @@ impl NormNhwc {
         // SAFETY: `x`, `y` and a residual are channels-last and have the norm's elements. The statistics are
         // those of its rows, or the running ones of its channels. Weight and bias have a value per channel if
         // the norm says that they are present.
-        let y = unsafe { compute(program, &NORM_NHWC, y, arguments) };
+        let y = unsafe { compute(program, &NORM_NHWC, &label, apply.shape(), y, arguments)? };
         pointwise::append(program, y, rest)
     }
 }

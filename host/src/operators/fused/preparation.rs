@@ -3,9 +3,12 @@
 //! Parameters that a program keeps are prepared once, for all programs of a model. Parameters passed to each
 //! run are prepared in each run, by launches of the program itself.
 
+use std::cell::RefCell;
+
+use crate::device::{Order, Tensor};
 use crate::error::Result;
 use crate::operators::Precision;
-use crate::program::{LaunchPlan, PreparedParameters, ProgramBuilder, Value};
+use crate::program::{PreparedParameters, Program, ProgramBuilder, Value};
 use launch_config::gemm::PadChannelsGeometry;
 use launch_config::implicit_gemm::GemmTile;
 
@@ -44,15 +47,61 @@ pub(crate) enum Preparation {
 }
 
 /// The prepared parameters of a chain, by layer and preparation.
-pub(crate) type Preparations = PreparedParameters<(usize, Preparation)>;
+pub(crate) type Prepared = PreparedParameters<(usize, Preparation)>;
 
-/// Returns the values that `append` computes from `parameters` by the configuration's next preparation. The
-/// first parameter must be present.
+/// The preparations of a program's parameters, in order. They run when the program is complete.
+#[derive(Debug, Default)]
+pub(crate) struct Preparations(RefCell<Vec<Preparing>>);
+
+/// A preparation of parameters of one program.
+#[derive(Debug)]
+struct Preparing {
+    of: (usize, Preparation),
+    program: Program,
+    inputs: Vec<Value>,
+    outputs: [Value; 2],
+}
+
+impl Preparations {
+    /// The kernels of the preparations from the number `first` on.
+    pub(crate) fn kernels(&self, first: usize) -> Vec<&'static str> {
+        let all = self.0.borrow();
+        let steps = all[first..].iter().flat_map(|of| of.program.steps());
+        steps.map(|step| step.kernel).collect()
+    }
+
+    /// The number of preparations.
+    pub(crate) fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// Provides the prepared parameters of `program`, whose other parameters have been provided. Prepares
+    /// those that no other program of the model has.
+    ///
+    /// # Errors
+    /// Errors of runs.
+    pub(crate) fn provide(self, program: &mut ProgramBuilder, known: &Prepared) -> Result<()> {
+        for preparing in self.0.into_inner() {
+            let tensors = known.get(preparing.of, || {
+                let tensor = |&input| program.known(input).expect("parameters are provided");
+                let inputs: Vec<&Tensor> = preparing.inputs.iter().map(tensor).collect();
+                let stream = inputs[0].stream();
+                preparing.program.run_once("parameters", stream, &inputs)
+            })?;
+            for (output, tensor) in preparing.outputs.into_iter().zip(&tensors) {
+                program.provide(output, tensor);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the values that `append` computes from `parameters` by a launch. The first parameter must be
+/// present.
 ///
-/// If the program keeps its parameters, the values become further parameters of it. A separate program
-/// computes them on the stream of the first parameter, unless another program of the chain already has. If
-/// each run gets the parameters, the program computes the values in each run. A program that is only
-/// explained computes nothing.
+/// If the program keeps its parameters, the values become further parameters of it, which a separate program
+/// computes on the stream of the first parameter. If each run gets the parameters, the program computes the
+/// values in each run.
 pub(crate) fn prepared<const N: usize>(
     program: &mut ProgramBuilder,
     preparations: &Preparations,
@@ -60,34 +109,25 @@ pub(crate) fn prepared<const N: usize>(
     parameters: [Option<Value>; N],
     append: impl FnOnce(&mut ProgramBuilder, [Option<Value>; N]) -> Result<[Value; 2]>,
 ) -> Result<[Value; 2]> {
-    let launch = program.next_preparation();
     let mut present = parameters.iter().flatten();
     if !present.all(|&value| program.keeps(value)) {
-        program.plan_next(launch);
         return append(program, parameters);
     }
     let mut preparing = program.beside();
-    preparing.plan(&LaunchPlan {
-        launches: vec![launch],
-        preparations: Vec::new(),
-    });
-    if program.is_explained() {
-        let mut known = [None; N];
-        for (known, value) in known.iter_mut().zip(parameters) {
-            let absent = |value| preparing.absent(program.shape(value), program.dtype(value));
-            *known = value.map(absent).transpose()?;
-        }
-        let [first, second] = append(&mut preparing, known)?;
-        let mut absent = |value| program.absent(preparing.shape(value), preparing.dtype(value));
-        return Ok([absent(first)?, absent(second)?]);
+    let mut inputs = [None; N];
+    for (input, parameter) in inputs.iter_mut().zip(parameters) {
+        let Some(value) = parameter else { continue };
+        let (shape, dtype) = (program.shape(value), program.dtype(value));
+        *input = Some(preparing.input_as_it_lies(None, shape, dtype, &Order::Dense)?);
     }
-    let tensors = preparations.get(of, || {
-        let known = parameters.map(|value| value.and_then(|value| program.known(value)));
-        let first = known[0].expect("the first parameter is not optional");
-        let parameters = known.map(|tensor| preparing.optional_parameter(tensor));
-        let outputs = append(&mut preparing, parameters)?;
-        let preparing = preparing.finish(&outputs);
-        preparing.run_once("parameters", first.stream(), &[])
-    })?;
-    Ok([0, 1].map(|index| program.parameter(&tensors[index])))
+    let results = append(&mut preparing, inputs)?;
+    let mut absent = |y| program.absent(preparing.shape(y), preparing.dtype(y));
+    let outputs = [absent(results[0])?, absent(results[1])?];
+    preparations.0.borrow_mut().push(Preparing {
+        of,
+        program: preparing.finish(&results),
+        inputs: parameters.into_iter().flatten().collect(),
+        outputs,
+    });
+    Ok(outputs)
 }

@@ -12,7 +12,8 @@ use crate::error::Result;
 use crate::operators::ConvolutionParameters as Parameters;
 use crate::operators::Precision;
 use crate::operators::fused::{Preparation, prepared};
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::operators::launching::compute;
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem, PoolProblem};
 use launch_config::Refusal;
 use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
@@ -68,23 +69,6 @@ impl OneLaunch2d {
         })
     }
 
-    /// Plans the launch, and the preparation of its parameters.
-    pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
-        let label = [self.precision.label(dtype)];
-        let prepare = &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE;
-        plan.preparation(prepare, &label, Some(self.geometry.prepare_shape()))?;
-        let shape = Some(self.shape);
-        if self.is_spread() {
-            plan.launch(
-                &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD,
-                &label,
-                shape,
-            )
-        } else {
-            plan.launch(&CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA, &label, shape)
-        }
-    }
-
     /// Whether several blocks share one half of a sample.
     fn is_spread(&self) -> bool {
         self.config.blocks_per_half != 1
@@ -138,10 +122,12 @@ fn prepare(
         let arguments = (
             weight, bias, gain, shift, factors, operands, channels, geometry,
         );
-        let (kernel, shape) = program.next(&CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE);
+        let family = &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE;
+        let shape = Some(geometry.prepare_shape());
+        let label = [choice.precision.label(dtype)];
         // SAFETY: the geometry was made for these parameters, which are present if it says so; the two
         // outputs have the sizes of the kernel's config.
-        unsafe { program.launch_moving(kernel, shape, arguments, 0) }
+        unsafe { program.launch_moving(family, &label, shape, arguments, 0)? }
         Ok([operands, channels])
     };
     prepared(program, parameters.preparations, of, known, append)
@@ -165,9 +151,9 @@ pub(crate) fn append(
     } else {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
     };
-    let (kernel, shape) = program.next(family);
+    let label = [choice.precision.label(program.dtype(x))];
+    let shape = Some(choice.shape);
     // SAFETY: the geometry was made for `x`, and `y` has its output shape; the parameters were prepared for
     // it.
-    unsafe { program.launch(kernel, shape, arguments) }
-    Ok(y)
+    unsafe { compute(program, family, &label, shape, y, arguments) }
 }

@@ -11,8 +11,9 @@ use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
 use crate::operators::ConvolutionParameters as Parameters;
 use crate::operators::conv::Filters;
+use crate::operators::launching::compute;
 use crate::operators::{FusedOptions, Precision};
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::Quantity;
 use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem};
 use launch_config::Refusal;
@@ -76,19 +77,6 @@ impl OneLaunch3d {
             shape,
         })
     }
-
-    /// Plans the launch.
-    pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
-        let (format, shape) = (self.precision.label(dtype), Some(self.shape));
-        if self.on_warpgroups {
-            let blocks = if self.blocks == 1 { "alone" } else { "cluster" };
-            let family = &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA;
-            plan.launch(family, &[blocks.into(), format], shape)
-        } else {
-            let family = &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX;
-            plan.launch(family, &[self.blocks.into(), format], shape)
-        }
-    }
 }
 
 /// Formats the configuration.
@@ -115,13 +103,17 @@ pub(crate) fn append(
     let y = program.tensor(output, program.dtype(x))?;
     let Filters { weight, bias } = parameters.filters;
     let arguments = (x, weight, bias, parameters.factors, y, geometry);
-    let (kernel, shape) = if choice.on_warpgroups {
-        program.next(&CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA)
-    } else {
-        program.next(&CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX)
+    let (format, shape) = (choice.precision.label(program.dtype(x)), Some(choice.shape));
+    let family = match choice.on_warpgroups {
+        true => &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA,
+        false => &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,
+    };
+    let blocks = match (choice.on_warpgroups, choice.blocks) {
+        (false, blocks) => blocks.into(),
+        (true, 1) => "alone".into(),
+        (true, _) => "cluster".into(),
     };
     // SAFETY: the geometry was made for all these values; there is a bias if it says so; the grid has as many
     // blocks for each sample as the kernel has in a cluster.
-    unsafe { program.launch(kernel, shape, arguments) }
-    Ok(y)
+    unsafe { compute(program, family, &[blocks, format], shape, y, arguments) }
 }

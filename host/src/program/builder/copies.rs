@@ -4,18 +4,17 @@ use kernels_gpu::copy_strided::COPY_STRIDED;
 use launch_config::copy_strided::{Collapsed, CopyGeometry};
 use op_spec::Layout;
 
-use super::super::planned::LaunchPlan;
 use super::super::{Value, ValueFacts};
 use super::ProgramBuilder;
 use crate::device::{DType, Order};
 use crate::error::Result;
 
 impl ProgramBuilder {
-    /// Returns `x` if it is dense, else a dense copy, made by the next launch of the configuration. A value
-    /// is copied only once.
+    /// Returns `x` if it is dense, else a dense copy, for which it appends a launch. A value is copied only
+    /// once.
     ///
     /// # Errors
-    /// As [`tensor`](Self::tensor).
+    /// As [`copied_as`](Self::copied_as).
     pub(crate) fn in_order(&mut self, x: Value) -> Result<Value> {
         let ValueFacts { order, nchw, .. } = &self.values[x.0];
         match (order, nchw) {
@@ -29,11 +28,11 @@ impl ProgramBuilder {
         }
     }
 
-    /// Returns `x` if it is dense in this layout, else a copy that is, made by the next launches of the
-    /// configuration. A value is copied only once.
+    /// Returns `x` if it is dense in this layout, else a copy that is, for which it appends launches. A value
+    /// is copied only once.
     ///
     /// # Errors
-    /// As [`tensor`](Self::tensor).
+    /// As [`copied_as`](Self::copied_as).
     pub(crate) fn in_layout(&mut self, x: Value, layout: Layout) -> Result<Value> {
         let ValueFacts {
             order, nhwc, shape, ..
@@ -54,24 +53,14 @@ impl ProgramBuilder {
         Ok(y)
     }
 
-    /// Returns `x`, which is dense, as `dtype`. If the type differs, a copy is made before the next launch of
-    /// the configuration.
+    /// Returns `x`, which is dense, as `dtype`. If the type differs, a launch makes a copy.
     ///
     /// # Errors
-    /// [`Error::TooManyBlocks`]
+    /// As [`copied_as`](Self::copied_as).
     pub(crate) fn converted(&mut self, x: Value, dtype: DType) -> Result<Value> {
         match self.dtype(x) == dtype {
             true => Ok(x),
-            false => {
-                let ValueFacts { shape, order, .. } = &self.values[x.0];
-                let mut copy = LaunchPlan::default();
-                let types = [self.dtype(x), dtype];
-                plan_copy(&mut copy, order, shape.iter().product(), types)?;
-                for launch in copy.launches {
-                    self.plan_next(launch);
-                }
-                self.copied(x, dtype)
-            }
+            false => self.copied(x, dtype),
         }
     }
 
@@ -84,6 +73,9 @@ impl ProgramBuilder {
 
     /// Appends a launch that copies `x`. The source is the memory of `x`, read in the order `seen`; the
     /// target is the memory of a new tensor with this type, shape and order, written row by row.
+    ///
+    /// # Errors
+    /// [`TooManyBlocks`](crate::Error::TooManyBlocks); as [`tensor`](Self::tensor).
     pub(crate) fn copied_as(
         &mut self,
         x: Value,
@@ -94,31 +86,11 @@ impl ProgramBuilder {
     ) -> Result<Value> {
         let geometry = copy_geometry(seen, shape.iter().product())?;
         let y = self.tensor_as(shape, dtype, order)?;
-        let (kernel, shape) = self.next(&COPY_STRIDED);
+        let labels = [self.dtype(x), dtype].map(DType::label);
         // SAFETY: `seen` is an order of the memory of `x`, which therefore has the geometry's elements; `y`
         // has as many elements.
-        unsafe { self.launch(kernel, shape, (x, y, geometry)) };
+        unsafe { self.launch(&COPY_STRIDED, &labels, geometry.shape(), (x, y, geometry))? };
         Ok(y)
-    }
-}
-
-/// Plans the launches that make a tensor of this shape and order dense in `layout`, which it is not yet.
-///
-/// # Errors
-/// [`TooManyBlocks`](crate::Error::TooManyBlocks)
-pub(crate) fn plan_reformat(
-    plan: &mut LaunchPlan,
-    (shape, order): (&[usize], &Order),
-    layout: Layout,
-    dtype: DType,
-) -> Result<()> {
-    // The length matters for dense tensors only.
-    if *order != Order::Dense {
-        plan_copy(plan, order, 0, [dtype; 2])?;
-    }
-    match Order::of_layout(shape, layout)? {
-        Order::Dense => Ok(()),
-        _ => plan_copy(plan, &with_channels_last(shape)?, 0, [dtype; 2]),
     }
 }
 
@@ -134,29 +106,6 @@ fn with_channels_last(shape: &[usize]) -> Result<Order> {
 /// Returns the copy of a dense tensor with these samples, channels and pixels to channels-last.
 pub(crate) fn channels_last(extents: [usize; 3]) -> Result<CopyGeometry> {
     copy_geometry(&with_channels_last(&extents)?, 0)
-}
-
-/// Plans the launch that copies a tensor of layout `order` from the first of two element types to the second.
-/// `len` is the number of elements of a dense tensor.
-///
-/// # Errors
-/// [`TooManyBlocks`](crate::Error::TooManyBlocks)
-pub(crate) fn plan_copy(
-    plan: &mut LaunchPlan,
-    order: &Order,
-    len: usize,
-    dtypes: [DType; 2],
-) -> Result<()> {
-    let labels = dtypes.map(DType::label);
-    plan.launch(&COPY_STRIDED, &labels, copy_geometry(order, len)?.shape())
-}
-
-/// Plans the launch that copies a dense tensor of `len` elements.
-///
-/// # Errors
-/// [`TooManyBlocks`](crate::Error::TooManyBlocks)
-pub(crate) fn plan_dense_copy(plan: &mut LaunchPlan, dtype: DType, len: usize) -> Result<()> {
-    plan_copy(plan, &Order::Dense, len, [dtype; 2])
 }
 
 /// Returns the copy of a tensor of layout `order`. `len` is the number of elements of a dense tensor.

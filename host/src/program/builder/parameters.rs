@@ -3,26 +3,42 @@
 use super::ProgramBuilder;
 use crate::device::{DType, Order, Tensor};
 use crate::error::Result;
-use crate::program::{Place, Value};
+use crate::program::{Place, Value, ValueFacts};
 
 impl ProgramBuilder {
     /// A parameter: a tensor of the program's device that is the same in every run.
     pub(crate) fn parameter(&mut self, tensor: &Tensor) -> Value {
+        let value = self.absent(tensor.shape(), tensor.dtype());
+        let value = value.expect("the device has a tensor of this size");
+        self.provide(value, tensor);
+        value
+    }
+
+    /// A parameter whose tensor is [provided](Self::provide) later, or never, if the program is only
+    /// explained.
+    pub(crate) fn absent(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
+        let place = Place::Parameter(self.parameters.len());
+        self.parameters.push(None);
+        self.value(shape, dtype, place, Order::Dense)
+    }
+
+    /// Provides the tensor of a parameter.
+    pub(crate) fn provide(&mut self, parameter: Value, tensor: &Tensor) {
         assert_eq!(
             *tensor.device(),
             self.device,
             "who makes a program has checked where its parameters are"
         );
-        let place = Place::Parameter(self.parameters.len());
-        self.parameters.push(tensor.clone());
-        let value = self.value(tensor.shape(), tensor.dtype(), place, Order::Dense);
-        value.expect("the device has a tensor of this size")
-    }
-
-    /// An absent parameter, of a program that is only explained and has no tensors.
-    pub(crate) fn absent(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
-        assert!(self.is_explained, "a program that runs has its parameters");
-        self.value(shape, dtype, Place::Parameter(0), Order::Dense)
+        let ValueFacts {
+            shape,
+            dtype,
+            place,
+            ..
+        } = &self.values[parameter.0];
+        assert_eq!((&**shape, *dtype), (tensor.shape(), tensor.dtype()));
+        if let Place::Parameter(index) = *place {
+            self.parameters[index] = Some(tensor.clone());
+        }
     }
 
     /// [`parameter`](Self::parameter) for an optional tensor.
@@ -35,10 +51,10 @@ impl ProgramBuilder {
         matches!(self.values[value.0].place, Place::Parameter(_))
     }
 
-    /// The tensor behind a parameter, if it is the same in every run.
+    /// The tensor of a parameter, if it was provided.
     pub(crate) fn known(&self, parameter: Value) -> Option<&Tensor> {
         match self.values[parameter.0].place {
-            Place::Parameter(index) => self.parameters.get(index),
+            Place::Parameter(index) => self.parameters[index].as_ref(),
             _ => None,
         }
     }

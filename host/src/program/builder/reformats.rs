@@ -15,17 +15,15 @@ pub(super) struct Reformat {
 }
 
 impl ProgramBuilder {
-    /// Returns the reformatted values of `x` for a config that reformats like this one.
-    ///
-    /// # Panics
-    /// If no launch has written them: a bug of a plan.
-    pub(crate) fn reformatted(&self, x: Value, config: &GemmConfig) -> [Value; 2] {
+    /// Returns the reformatted values of `x` for a config that reformats like this one, if an earlier launch
+    /// writes them.
+    pub(crate) fn reformatted(&self, x: Value, config: &GemmConfig) -> Option<[Value; 2]> {
         let mut known = self.reformats.iter();
         let of = known.find(|of| of.x == x && of.config.reformats_alike(config));
-        of.expect("an earlier launch reformats the input").values
+        of.map(|of| of.values)
     }
 
-    /// Records that a launch has written these values for `x`.
+    /// Records that a launch writes these values for `x`.
     pub(crate) fn reformats(&mut self, x: Value, config: &GemmConfig, values: [Value; 2]) {
         self.reformats.push(Reformat {
             x,

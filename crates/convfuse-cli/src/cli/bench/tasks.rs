@@ -1,8 +1,8 @@
 //! The tasks of `bench`, checked before anything runs.
 
+use convfuse::Device;
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
-use convfuse::model::{Options, Strategy};
-use convfuse::{Device, lab};
+use convfuse::model::{Explanation, Options, Strategy};
 use convfuse_cli::bench::Description;
 
 use super::arguments::{Arguments, Model, candidates};
@@ -75,7 +75,7 @@ pub(super) fn must_be_possible(tasks: &mut [Task], device: &Device) -> Result<()
             for (strategy, options) in &*candidates {
                 let Description { graph, input, .. } = &*description;
                 let properties = &device.properties();
-                lab::must_have_kernels(graph, input, description.dtype, options, properties)
+                Explanation::of(graph, description.dtype, input, options, properties)
                     .map_err(|error| Failure::from(error).of(strategy))?;
             }
             Ok(())

@@ -11,24 +11,25 @@ use super::super::preparation::{Preparation, prepared};
 use super::ImplicitGemm;
 use crate::device::{DType, Order};
 use crate::error::Result;
-use crate::operators::Precision;
 use crate::program::{MapOf, ProgramBuilder, Value};
+use cuda_std::Label;
 use launch_config::implicit_gemm::sm90::MainloopConfig;
 use launch_config::implicit_gemm::{Epilogue, GemmConfig};
 use launch_config::pointwise::OperandList;
 use op_spec::Layout;
 
-/// Returns the filters in operand layout, and the reciprocals of their scales.
+/// Returns the filters in operand layout, and the reciprocals of their scales. Kernels have this label.
 fn prepare(
     program: &mut ProgramBuilder,
     parameters: &Parameters<'_>,
-    config: &GemmConfig,
-    precision: Precision,
+    gemm: &ImplicitGemm,
+    label: Label,
 ) -> Result<[Value; 2]> {
+    let config = &gemm.config;
     let &GemmConfig { geometry, tile, .. } = config;
     let form = Preparation::Gemm {
         class: parameters.class,
-        precision,
+        precision: gemm.precision,
         tile,
         k_vector_channels: geometry.k_vector_channels,
         k_block_planes: geometry.k_block_planes,
@@ -40,63 +41,59 @@ fn prepare(
     let (weight, of) = (parameters.filters.weight, (parameters.layer, form));
     let channels = geometry.conv.output_channels() as usize;
     let append = |program: &mut ProgramBuilder, [filters]: [Option<Value>; 1]| {
-        let (kernel, shape) = program.next(&IMPLICIT_GEMM_FILTERS);
         let operands = program.tensor(&[config.filter_words() as usize], DType::F32)?;
         let descales = program.tensor(&[channels], DType::F32)?;
+        let (family, shape) = (&IMPLICIT_GEMM_FILTERS, config.filters_shape());
         let arguments = (filters, operands, descales, geometry, tile);
         // SAFETY: the config was made for these filters, and the two outputs have the config's sizes.
-        unsafe { program.launch_moving(kernel, shape, arguments, 0) }
+        unsafe { program.launch_moving(family, &[label], shape, arguments, 0)? }
         Ok([operands, descales])
     };
     prepared(program, parameters.preparations, of, [Some(weight)], append)
 }
 
-/// A reformatted input.
-struct Reformatted {
-    words: Value,
-    /// The reciprocals of the samples' scales.
-    descales: Value,
-}
-
-/// Appends the reformat of `x`, if it is planned; otherwise an earlier GEMM has the same. Returns `None` if
-/// `x` is read in place.
+/// Returns the reformatted `x` and the reciprocals of the samples' scales; `None` if `x` is read in place. An
+/// earlier implicit GEMM may have reformatted it.
 fn reformat(
     program: &mut ProgramBuilder,
     x: Value,
     gemm: &ImplicitGemm,
-) -> Result<Option<Reformatted>> {
+    label: Label,
+) -> Result<Option<[Value; 2]>> {
     if gemm.reads() == Layout::Nhwc {
         return Ok(None);
     }
     let config = &gemm.config;
     let g = &config.geometry;
-    if !program.is_next(&IMPLICIT_GEMM_REFORMAT) {
-        let [words, descales] = program.reformatted(x, config);
-        return Ok(Some(Reformatted { words, descales }));
+    if let Some(reformatted) = program.reformatted(x, config) {
+        return Ok(Some(reformatted));
     }
-    let (reformat, shape) = program.next(&IMPLICIT_GEMM_REFORMAT);
-    let rescale = program
-        .is_next(&IMPLICIT_GEMM_RESCALE)
-        .then(|| program.next(&IMPLICIT_GEMM_RESCALE));
+    let is_rescaled = config.format.scaled && !g.prescale.is_scanned();
     let words = program.tensor(&[config.reformatted_words() as usize], DType::F32)?;
     let samples = g.conv.n as usize;
     let descales = program.tensor(&[samples], DType::F32)?;
     // The magnitudes that the reformat records, one per block.
-    let blocks = rescale.map_or(0, |_| samples * g.sample_blocks() as usize);
+    let blocks = if is_rescaled {
+        samples * g.sample_blocks() as usize
+    } else {
+        0
+    };
     let largest = program.tensor(&[blocks], DType::F32)?;
+    let (family, shape) = (&IMPLICIT_GEMM_REFORMAT, g.reformat_shape());
     let bytes_moved = program.bytes(&[x, words, largest]);
     let arguments = (x, words, descales, largest, *g);
     // SAFETY: `x` has the shape that the geometry was made from, `words` has the config's size, `descales` an
     // element for each sample, and `largest` one for each block if the kernel writes it.
-    unsafe { program.launch_moving(reformat, shape, arguments, bytes_moved) }
-    if let Some((rescale, shape)) = rescale {
+    unsafe { program.launch_moving(family, &[label], shape, arguments, bytes_moved)? }
+    if is_rescaled {
+        let (family, shape) = (&IMPLICIT_GEMM_RESCALE, g.rescale_shape());
         let bytes_moved = program.bytes(&[largest]);
         let arguments = (x, words, descales, largest, *g, g.sample_blocks());
         // SAFETY: as above; the preceding kernel wrote `largest`. Only f32 is scaled.
-        unsafe { program.launch_moving(rescale, shape, arguments, bytes_moved) }
+        unsafe { program.launch_moving(family, &[label], shape, arguments, bytes_moved)? }
     }
     program.reformats(x, config, [words, descales]);
-    Ok(Some(Reformatted { words, descales }))
+    Ok(Some([words, descales]))
 }
 
 /// The scales of samples that the producer converts: their reciprocals, and the magnitudes that the first
@@ -129,15 +126,21 @@ impl Scales {
     }
 
     /// Appends the launch that computes the scales from the recorded magnitudes.
-    fn find(&self, program: &mut ProgramBuilder, x: Value, config: &GemmConfig) {
+    fn find(
+        &self,
+        program: &mut ProgramBuilder,
+        x: Value,
+        config: &GemmConfig,
+        label: Label,
+    ) -> Result<()> {
         let g = &config.geometry;
-        let (kernel, shape) = program.next(&IMPLICIT_GEMM_RESCALE);
+        let (family, shape) = (&IMPLICIT_GEMM_RESCALE, g.rescale_shape());
         let reformatted = None::<Value>;
         let bytes_moved = program.bytes(&[self.largest]);
         let recorded = self.recorded * g.pixel_tiles();
         let arguments = (x, reformatted, self.descales, self.largest, *g, recorded);
         // SAFETY: the GEMM has written this number of magnitudes for each sample; nothing is reformatted.
-        unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+        unsafe { program.launch_moving(family, &[label], shape, arguments, bytes_moved) }
     }
 }
 
@@ -155,7 +158,8 @@ pub(crate) fn append(
     (epilogue, list): (Epilogue, OperandList),
     (output, y): (&[usize], Option<Value>),
 ) -> Result<Convolved> {
-    let reformatted = reformat(program, x, gemm)?;
+    let label = gemm.label(program.dtype(x));
+    let reformatted = reformat(program, x, gemm, label)?;
     let y = match y {
         Some(y) => y,
         None => {
@@ -164,25 +168,23 @@ pub(crate) fn append(
         }
     };
     let &ImplicitGemm {
-        config,
-        precision,
+        ref config,
         mainloop,
+        shape,
         reduced,
         ..
     } = gemm;
-    let config = &config;
     let is_channels_last = gemm.reads() == Layout::Nhwc;
     let (g, dtype) = (&config.geometry, program.dtype(x));
     let operands = match gemm.has_filters_in_place() {
         true => None,
-        false => Some(prepare(program, parameters, config, precision)?),
+        false => Some(prepare(program, parameters, gemm, label)?),
     };
     let (operands, filter_descales) = operands.map(<(Value, Value)>::from).unzip();
     let filters = operands.unwrap_or(parameters.filters.weight);
     let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
     let scales = Scales::of(program, config, mainloop)?;
-    let reformatted = reformatted.map(|Reformatted { words, descales }| (words, descales));
-    let (words, descales) = reformatted.unzip();
+    let (words, descales) = reformatted.map(<(Value, Value)>::from).unzip();
     let written = match g.epilogue.is_shuffled() {
         true => g.results() * dtype.size() as u64,
         false => program.bytes(&[y]),
@@ -195,6 +197,7 @@ pub(crate) fn append(
     let [(gain, shift), (gain_behind, shift_behind)] = parameters.gains_and_shifts();
     let (list, rounded) = gemm.lists(&list, dtype);
     if let Some(mainloop) = mainloop {
+        let labels = [mainloop.label().into(), label];
         let lines = words.or(x).filter(|_| g.has_nhwc_tile());
         let in_boxes = lines.map(|value| MapOf::read(value, boxes(g)));
         let in_place = gemm.has_filters_in_place();
@@ -210,7 +213,7 @@ pub(crate) fn append(
         let launch = |program: &mut ProgramBuilder, recorded, descales, bytes_moved| unsafe {
             match gemm.writes() {
                 Layout::Nchw if !g.epilogue.is_store() => {
-                    let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90);
+                    let family = &IMPLICIT_GEMM_SM90;
                     let arguments = (
                         words,
                         descales,
@@ -226,10 +229,10 @@ pub(crate) fn append(
                         mainloop,
                         recorded,
                     );
-                    program.launch_moving(kernel, shape, arguments, bytes_moved);
+                    program.launch_moving(family, &labels, shape, arguments, bytes_moved)
                 }
                 Layout::Nchw if let Some(reduced) = reduced => {
-                    let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90_REDUCE);
+                    let family = &IMPLICIT_GEMM_SM90_REDUCE;
                     let arguments = (
                         words,
                         descales,
@@ -253,10 +256,10 @@ pub(crate) fn append(
                         reduced,
                         recorded,
                     );
-                    program.launch_moving(kernel, shape, arguments, bytes_moved);
+                    program.launch_moving(family, &labels, shape, arguments, bytes_moved)
                 }
                 Layout::Nchw => {
-                    let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90_STORE);
+                    let family = &IMPLICIT_GEMM_SM90_STORE;
                     let arguments = (
                         words,
                         descales,
@@ -280,10 +283,10 @@ pub(crate) fn append(
                         list,
                         recorded,
                     );
-                    program.launch_moving(kernel, shape, arguments, bytes_moved);
+                    program.launch_moving(family, &labels, shape, arguments, bytes_moved)
                 }
                 Layout::Nhwc => {
-                    let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90_NHWC);
+                    let family = &IMPLICIT_GEMM_SM90_NHWC;
                     let arguments = (
                         words,
                         descales,
@@ -308,19 +311,20 @@ pub(crate) fn append(
                         rounded,
                         recorded,
                     );
-                    program.launch_moving(kernel, shape, arguments, bytes_moved);
+                    program.launch_moving(family, &labels, shape, arguments, bytes_moved)
                 }
             }
         };
         let recorded = scales.as_ref().map_or(0, |scales| scales.recorded);
         let read = residual.map_or(0, |residual| program.bytes(&[residual]));
-        launch(program, recorded, descales, bytes_moved + read);
+        launch(program, recorded, descales, bytes_moved + read)?;
         if let (Some(scales), Some(x)) = (scales, x) {
-            scales.find(program, x, config);
-            launch(program, 0, Some(scales.descales), 0);
+            // Samples for which the optimistic scale fails are computed again.
+            scales.find(program, x, config, label)?;
+            launch(program, 0, Some(scales.descales), 0)?;
         }
     } else {
-        let (kernel, shape) = program.next(&IMPLICIT_GEMM);
+        let labels = [config.tile.name().unwrap_or_default().into(), label];
         let arguments = (
             words,
             descales,
@@ -343,7 +347,7 @@ pub(crate) fn append(
         );
         // SAFETY: as above; norm weight and scale, if present, have an element for each channel, and with
         // pooling `y` has one for each window.
-        unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+        unsafe { program.launch_moving(&IMPLICIT_GEMM, &labels, shape, arguments, bytes_moved)? }
     }
     Ok(Convolved { y, moments })
 }

@@ -1,5 +1,5 @@
 use super::super::convolved::Parameters;
-use super::super::preparation::Preparations;
+use super::super::preparation::{Preparations, Prepared};
 use super::*;
 use crate::data;
 use crate::device::{Device, Tensor};
@@ -64,15 +64,12 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                     None,
                 );
                 let gemm = gemm.unwrap();
-                let mut plan = LaunchPlan::default();
-                gemm.plan(&mut plan, dtype, false).unwrap();
                 let preparations = Preparations::default();
                 let mut program = ProgramBuilder::new(&device);
                 let x = Tensor::from_f32_array(&stream, values, dtype).unwrap();
                 let input = program
                     .input(x.shape(), dtype, &x.order().unwrap())
                     .unwrap();
-                program.plan(&plan);
                 let parameters = filters_without_norm(program.parameter(&weight), &preparations);
                 let output = problem.output_shape();
                 let epilogue = Epilogue::NONE;
@@ -85,6 +82,8 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                     (&output, None),
                 )
                 .unwrap();
+                let known = Prepared::default();
+                preparations.provide(&mut program, &known).unwrap();
                 let program = program.finish(&[convolved.y]);
                 let y = program.run_once("conv3d", &stream, &[&x]).unwrap();
                 y[0].to_array::<f32>().unwrap()
