@@ -2,12 +2,16 @@
 
 use launch_config::conv_mean::Convolved;
 use launch_config::conv_nhwc::ConvNhwcGeometry;
+use launch_config::copy_rows::{RowsGeometry, RowsOf};
+use launch_config::implicit_gemm::{GemmConfig, OperandFormat, WARP_SPECIALIZED};
+use launch_config::nhwc::RunBlocks;
+use launch_config::norm::NormGeometry;
 use launch_config::pool_rows::PoolRowsGeometry;
 use launch_config::series::SeriesGeometry;
 use launch_config::{KernelGeometry, LaunchShape};
-use op_spec::{AvgPoolSpec, Conv3dSpec, ConvProblem};
+use op_spec::{AvgPoolSpec, Conv3dSpec, ConvProblem, UpsampleSpec};
 
-use crate::conv;
+use crate::{HOPPER, conv};
 
 /// A limit: its name, the last number within it, the next number that there is, and whether a kernel takes a
 /// number.
@@ -40,7 +44,7 @@ fn has_segments(taps: usize) -> bool {
     PoolRowsGeometry::in_segments(&windows).is_some()
 }
 
-const LIMITS: [Limit; 9] = [
+const LIMITS: [Limit; 12] = [
     ("taps of a mean along an axis", 8, 9, |taps| {
         has_mean([99, 99], [1, taps])
     }),
@@ -84,6 +88,39 @@ const LIMITS: [Limit; 9] = [
     ("blocks of a grid", (1 << 31) - 1, 1 << 31, |blocks| {
         LaunchShape::linear(blocks as u64, 32).is_some()
     }),
+    // A sample of two rows of one pixel: the distance of the rows, and the second pixel.
+    (
+        "K-vectors of a sample",
+        (1 << 30) - 1,
+        1 << 30,
+        |k_vectors| {
+            let conv = conv([1, 8, 1, 2, 1], [64, 8, 1, 1, 1], Conv3dSpec::default());
+            let tile = WARP_SPECIALIZED;
+            let config = GemmConfig::with_tile(&conv, None, OperandFormat::STORED, &HOPPER, tile);
+            let row = 8 * (k_vectors as i64 - 1);
+            let config = config.expect("a tile");
+            config.channels_last([0, 1, 0, row, 0], &HOPPER).is_some()
+        },
+    ),
+    (
+        "elements of a row of runs",
+        0xffff << 16,
+        1 << 32,
+        |elements| {
+            let (columns, channels) = ((elements >> 16) as u32, 1 << 16);
+            RunBlocks::new((1, channels), 1, [1, 1, columns], 4, 16).is_ok()
+        },
+    ),
+    (
+        "vectors of an upsampled image",
+        (1 << 31) - 2,
+        1 << 31,
+        |vectors| {
+            let problem = UpsampleSpec::size([1, vectors / 2]).problem(&[1, 8, 1, 1]);
+            let geometry = problem.expect("a sound problem").geometry();
+            geometry.expect("small planes").channels_last(8).is_ok()
+        },
+    ),
 ];
 
 #[test]
@@ -91,5 +128,34 @@ fn the_last_numbers_within_limits_are_taken_and_the_next_are_refused() {
     for (name, last, next, takes) in LIMITS {
         assert!(takes(last), "{name}: {last} is refused");
         assert!(!takes(next), "{name}: {next} is taken");
+    }
+}
+
+#[test]
+fn warps_take_rows_of_statistics_up_to_their_limit() {
+    for (elements, blocks) in [
+        (1, 3),
+        (1023, 3),
+        (1024, 3),
+        (1025, 17),
+        (8192, 17),
+        (8193, 34),
+    ] {
+        let shape = NormGeometry::new(17, 1, 1, elements, 0.0).stats_shape();
+        assert_eq!(shape.map(|shape| shape.grid[0]), Some(blocks), "{elements}");
+    }
+}
+
+#[test]
+fn rows_are_copied_in_vectors_if_every_number_is_whole_vectors() {
+    for odd in 0..6 {
+        let mut numbers = [8, 16, 4, 24, 12];
+        if let Some(number) = numbers.get_mut(odd) {
+            *number += 2;
+        }
+        let [elements, from_pitch, from, to_pitch, to] = numbers;
+        let of = |pitch, start| RowsOf { pitch, start };
+        let g = RowsGeometry::new(3, elements, of(from_pitch, from), of(to_pitch, to));
+        assert_eq!(g.unit_elements, if odd == 5 { 4 } else { 1 }, "{numbers:?}");
     }
 }
