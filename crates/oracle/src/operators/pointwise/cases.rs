@@ -12,6 +12,7 @@ const ANY: &str = "
     empty 0x3
     primes 3x1031
     far_below_0 1x1031 shifted=-4
+    at_bounds 1x5700 at_bounds
     nan_and_infinities 2x3x211 special";
 
 const PLAIN: &str = "plain 2x3x50";
@@ -26,6 +27,7 @@ pub(crate) const CASES: &[Cases] = &[
             lower_bound_only 3x1031 min=0.1
             upper_bound_only 1x1031 max=0.1
             min_above_max 3x101 min=0.5 max=-0.5
+            at_bounds 1x5700 min=-20 max=0.0625 at_bounds
             nan_and_infinities 2x3x211 min=-0.5 max=0.25 special
             nan_and_infinities_min_above_max 1x211 min=0.5 max=-0.25 special",
         realistic: "relu6 2x32x56x56 min=0 max=6",
@@ -44,6 +46,7 @@ pub(crate) const CASES: &[Cases] = &[
             tanh/empty 0x3
             tanh/primes 3x1031
             tanh/far_below_0 1x1031 shifted=-4
+            tanh/at_bounds 1x5700 at_bounds
             tanh/nan_and_infinities 2x3x211 special")),
     cases!("sigmoid", "", smoke: PLAIN, ragged: ANY, realistic: "gate 2x32x56x56"),
     cases!("tanh", "", smoke: PLAIN, ragged: ANY, realistic: "generator 2x32x56x56"),
