@@ -135,9 +135,9 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
         special(&[scale, pool]),
     ];
     for case in &mut scaled {
-        // The third channel's extremes do not decide the maximum: zero times infinity is NaN.
-        let scale = case.parameters[0].iter_mut().skip(1);
-        let specials = scale.zip([0.0, f32::INFINITY]);
+        // The first channel's smallest element decides the maximum. The third channel's extremes do not:
+        // zero times infinity is NaN.
+        let specials = (case.parameters[0].iter_mut()).zip([-0.75, 0.0, f32::INFINITY]);
         specials.for_each(|(scale, special)| *scale = special);
     }
     let x = run.load::<T>(&plain)?.x;
