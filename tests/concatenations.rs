@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         &[
             ("of_convolutions_are_written_in_place", branches),
             ("of_other_values_are_copied", others),
+            ("of_unaligned_channels_are_copied", unaligned),
         ],
     )
 }
@@ -43,7 +44,7 @@ fn branches(backend: Backend) -> Outcome {
     check(backend, &graph, 1)
 }
 
-/// A value that another layer reads too, channels that are not aligned, and a value of a pool.
+/// A value that another layer reads too, and a value of a pool.
 fn others(backend: Backend) -> Outcome {
     let graph = Graph::builder("x", 3)
         .layer("stem", "x", conv("conv1", 16, 3))
@@ -59,6 +60,21 @@ fn others(backend: Backend) -> Outcome {
         .layer("y", "last", Layer::adaptive_avg_pool2d(1))
         .build("y")?;
     check(backend, &graph, 3)
+}
+
+/// A product whose first channel is not aligned in a tensor that is, and one of which the reverse is true.
+fn unaligned(backend: Backend) -> Outcome {
+    let graph = Graph::builder("x", 3)
+        .layer("stem", "x", conv("conv1", 16, 3))
+        .layer("odd", "stem", conv("odd", 10, 1))
+        .layer("rest", "stem", conv("rest", 6, 1))
+        .layer("windows", "stem", conv("windows", 72, 3))
+        .layer("behind", "odd", Layer::cat(["windows", "rest"], 1))
+        .layer("last", "behind", conv("last", 48, 3))
+        .layer("in_front", "last", Layer::cat(["odd"], 1))
+        .layer("y", "in_front", Layer::adaptive_avg_pool2d(1))
+        .build("y")?;
+    check(backend, &graph, 5)
 }
 
 /// Compares a network with the CPU. On a device with kernels for it, `copies` operands are copied.

@@ -12,7 +12,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
         &Backend::KERNELS_OF_ALL,
         "images",
-        &[("of_three_colours_are_padded_once", pads_images)],
+        &[
+            ("of_three_colours_are_padded_once", pads_images),
+            ("of_several_sizes_have_filters_of_their_own", several_sizes),
+        ],
     )
 }
 
@@ -58,6 +61,25 @@ fn pads_images(backend: Backend) -> Outcome {
                 );
             }
         }
+    }
+    Ok(())
+}
+
+/// Images of two channels in sizes for which lines have other rows of the filter, through one model. Each has
+/// the bits that a new model gives.
+fn several_sizes(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let conv = Layer::conv2d("conv", 40, 5).stride([1, 2]).padding(2);
+    let chain = Chain::new(2, [Layer::from(conv), Layer::relu()])?;
+    let last = way("channels last", channels_last);
+    let parameters = convfuse::Parameters::init(&chain, 3)?;
+    let model = || Model::with_dtype(&stream, &chain, &parameters, DType::F16);
+    let shared = model()?;
+    for [h, w] in [[3, 3], [3, 9], [3, 3], [16, 33]] {
+        let values = data::signed(1, &[1, 2, h, w][..]);
+        let x = lying(&stream, &values, DType::F16, &last)?;
+        let (got, wanted) = (shared.forward(&x)?, model()?.forward(&x)?);
+        assert!(bits_of(&got)? == bits_of(&wanted)?, "{h} x {w}");
     }
     Ok(())
 }

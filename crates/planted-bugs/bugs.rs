@@ -31,6 +31,8 @@ bugs! {
             "of_row((next + 2).min(«last[0]»))" => "last[0] + 1";
         padding_wins_in_a_pool, max_pool2d::max_pool2d::<f32>,
             "largest: «T::from_f32(f32::NEG_INFINITY)»" => "T::from_f32(0.0)";
+        windows_of_infinities_are_finite_at_one_end, max_pool2d::max_pool2d::<f32>,
+            "smallest: T::from_f32(«f32::INFINITY»)," => "f32::MAX";
     "parts/elementwise.rs":
         elementwise_writes_past_the_end, elementwise::scale::<f32>,
             "left.min(local + VECTOR_ELEMENTS)" => "local + VECTOR_ELEMENTS";
@@ -193,6 +195,12 @@ bugs! {
     "fused/implicit_gemm/reformat.rs":
         implicit_gemm_keeps_a_sample_reformatted_at_the_wrong_scale, implicit_gemm::matches::<F16x2>,
             "    if «usual» || g.is_converted_in_producer() {\n        return;" => "largest > OPTIMISTIC_MIN";
+        the_usual_scale_takes_the_first_sample_that_is_too_large, implicit_gemm_corners::peaks::<F16x2>,
+            "let usual = «(OPTIMISTIC_MIN..=OPTIMISTIC_MAX)».contains" => "(OPTIMISTIC_MIN..=2.0 * OPTIMISTIC_MAX)";
+        the_usual_scale_takes_samples_that_are_too_small, implicit_gemm_corners::peaks::<F16x2>,
+            "let usual = «(OPTIMISTIC_MIN..=OPTIMISTIC_MAX)».contains" => "(OPTIMISTIC_MIN / 256.0..=OPTIMISTIC_MAX)";
+        infinities_are_the_largest_magnitudes, implicit_gemm_corners::peaks::<F16x2>,
+            "    if «bits < f32::INFINITY.to_bits()» {" => "bits <= f32::INFINITY.to_bits()";
     "fused/implicit_gemm/fixup.rs":
         implicit_gemm_leaves_what_met_an_infinity_outside_of_its_window, implicit_gemm_without_norm::matches::<Bf16x3>,
             "if !«warp::warp_vote_any(warp::ALL_LANES, seen)» {" => "warp::warp_vote_any(warp::ALL_LANES, false)";

@@ -101,6 +101,9 @@ bugs! {
             "if «inside[i]» {" => "true";
         taps_of_few_filters_are_those_of_the_first_row, conv_nhwc::matches::<f16>,
             "let tap = («row * conv.s» + s) * conv.group_c;" => "0";
+        zeros_of_few_filters_meet_no_infinity, conv_nhwc::matches::<f16>,
+            "sums[i][k] = «math::fma(values[i][of_half + c], weights[c], sums[i][k])»;"
+                => "if values[i][of_half + c] == 0.0 { sums[i][k] } else { math::fma(values[i][of_half + c], weights[c], sums[i][k]) }";
         pixels_behind_the_last_are_written, conv_nhwc::matches::<f16>,
             "if «pixel(i) < g.pixels()» {" => "true";
 }

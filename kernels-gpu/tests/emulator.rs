@@ -103,8 +103,6 @@ tests! {
     pointwise_walks_over_lists_without_rounding_in_between:
         checks::pointwise::lists::<f32> => checks::pointwise::lists::<f16>, checks::pointwise::lists::<bf16>;
     pointwise_functions_are_accurate_at_all_magnitudes: checks::pointwise::all_magnitudes::<f32>;
-    pointwise_functions_of_16_bits_are_accurate_at_all_magnitudes:
-        checks::pointwise::all_magnitudes::<f16> => checks::pointwise::all_magnitudes::<bf16>;
     fold_scale_matches:
         checks::elementwise::fold::<f32> => checks::elementwise::fold::<f16>, checks::elementwise::fold::<bf16>;
     max_pool2d_matches_alone_and_fused: checks::max_pool2d::max_pool2d::<f32>;
@@ -193,7 +191,8 @@ tests! {
         checks::draws::depthwise::<f32>, checks::draws::depthwise_nhwc::<f32>
             => checks::draws::depthwise::<bf16>, checks::draws::depthwise_nhwc::<f16>, checks::draws::warpgroups;
     pools_match_where_no_two_axes_are_alike:
-        checks::draws_pools::images::<f32> => checks::draws_pools::volumes::<f16>;
+        checks::draws_pools::images::<f32>
+            => checks::draws_pools::volumes::<f16>, checks::draws_pools::rows::<f32>;
     convolutions_match_where_no_two_axes_are_alike:
         checks::draws::on_cores::<f32> => checks::draws::warps, checks::draws::without_norm;
     group_norm_takes_statistics_that_say_how_many_values_they_are_of:
@@ -310,6 +309,10 @@ tests! {
 
 tests! {
     in 1:
+    pointwise_functions_of_16_bits_are_accurate_for_all_numbers:
+        checks::pointwise::all_magnitudes::<f16> => checks::pointwise::all_magnitudes::<bf16>;
+    implicit_gemm_finds_the_scales_of_all_magnitudes:
+        checks::implicit_gemm_corners::peaks::<F16x2> => checks::implicit_gemm_corners::peaks::<ScaledF16>;
     conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks:
         checks::conv2d_group_norm_scale_max_pool_clamp::spread::<F16x2>
             => checks::conv2d_group_norm_scale_max_pool_clamp::spread::<ScaledF16>;

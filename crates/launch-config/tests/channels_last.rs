@@ -284,3 +284,24 @@ fn f32_is_rounded_on_its_way_where_that_pays() {
         None
     );
 }
+
+/// Tensor maps take boxes of up to 256 pixels along an axis, with strides of up to 8.
+#[test]
+fn boxes_are_as_long_as_tensor_maps_take() {
+    let mut longest = 0;
+    for (stride, dilation) in (1..=9).flat_map(|stride| (1..=260).map(move |gap| (stride, gap))) {
+        let spec = Conv3dSpec::default();
+        let spec = spec.stride([1, 1, stride]).dilation([1, 1, dilation]);
+        let conv = crate::conv([1, 16, 1, 1, 2000], [64, 16, 1, 1, 2], spec);
+        let tile = WARP_SPECIALIZED;
+        let config = GemmConfig::with_tile(&conv, None, OperandFormat::STORED, &HOPPER, tile);
+        let nhwc = config.and_then(|of| of.channels_last(nhwc_strides(&conv, 16), &HOPPER));
+        let Some(nhwc) = nhwc else { continue };
+        let g = &nhwc.geometry;
+        for (pixels, stride) in g.box_extents().into_iter().zip(g.box_strides()) {
+            assert!(stride <= 8, "{conv:?}");
+            longest = longest.max((pixels - 1) * stride + 1);
+        }
+    }
+    assert_eq!(longest, 256);
+}

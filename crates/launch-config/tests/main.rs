@@ -28,8 +28,10 @@ fn conv(input: [usize; 5], weight: [usize; 5], spec: Conv3dSpec) -> ConvGeometry
 }
 
 mod channels_last;
+mod gemm;
 mod implicit_gemm;
 mod launch;
+mod limits;
 mod split_k;
 mod warp_specialized_choice;
 mod warp_specialized_tiles;

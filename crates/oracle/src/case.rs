@@ -4,7 +4,7 @@ use op_spec::graph::{
     Chain, Graph, GraphError, GraphProblem, Initialisation, Layer, LayerProblem, Parameter,
 };
 
-use crate::data;
+use crate::{data, numbers};
 
 /// A named graph with its inputs and parameters.
 #[derive(Clone, Debug)]
@@ -218,13 +218,16 @@ impl Case {
         self
     }
 
-    /// The case with NaN and infinities scattered over its inputs. Some windows and groups have none, and
-    /// some have infinities of both signs.
+    /// The case with NaN, infinities and zeros in its inputs. The first eighth of an input is special values
+    /// in every pairing, [`numbers::special`]. In the rest they are scattered: some windows and groups have
+    /// none, and some have infinities of both signs.
     #[must_use]
     pub fn special(mut self) -> Case {
-        let strew = |values: &mut ArrayD<f32>, [nan, plus, minus]: [usize; 3]| {
+        let strew = |seed, values: &mut ArrayD<f32>, [nan, plus, minus]: [usize; 3]| {
+            let dense = values.len() / 8;
             for (index, v) in (1..).zip(values) {
                 *v = match index {
+                    i if i <= dense => numbers::special(seed, i),
                     i if i % nan == 3 => f32::NAN,
                     i if i % plus == 5 => f32::INFINITY,
                     i if i % minus == 7 => f32::NEG_INFINITY,
@@ -232,9 +235,33 @@ impl Case {
                 };
             }
         };
-        strew(&mut self.x, [97, 89, 83]);
-        for values in &mut self.inputs {
-            strew(values, [79, 83, 89]);
+        strew(0, &mut self.x, [97, 89, 83]);
+        for (seed, values) in (1..).zip(&mut self.inputs) {
+            strew(seed, values, [79, 83, 89]);
+        }
+        self
+    }
+
+    /// The case with numbers at bounds, [`numbers::at_bounds`], as its inputs. Inputs have them in different
+    /// orders.
+    #[must_use]
+    pub fn at_bounds(mut self) -> Case {
+        let all = numbers::at_bounds();
+        let inputs = [&mut self.x].into_iter().chain(&mut self.inputs);
+        for (number, values) in inputs.enumerate() {
+            let of = all.iter().cycle().skip(number * all.len() / 3);
+            values.iter_mut().zip(of).for_each(|(v, of)| *v = *of);
+        }
+        self
+    }
+
+    /// The case with special values, [`numbers::special`], as its parameters.
+    #[must_use]
+    pub fn special_parameters(mut self) -> Case {
+        for (seed, values) in (0..).zip(&mut self.parameters) {
+            for (index, v) in values.iter_mut().enumerate() {
+                *v = numbers::special(seed, index);
+            }
         }
         self
     }

@@ -41,15 +41,24 @@ pub(crate) fn rows(operator: &str, attributes: &str, lines: &str) -> Vec<Case> {
     lines.map(|line| row(operator, attributes, line)).collect()
 }
 
+/// The modifications of values in [`rows`].
+const EDITS: [&str; 6] = [
+    "special",
+    "poisoned",
+    "shifted",
+    "scaled",
+    "at_bounds",
+    "paired",
+];
+
 /// Parses one line of [`rows`].
 pub(crate) fn row(operator: &str, attributes: &str, line: &str) -> Case {
     let mut words = line.split_whitespace();
     let (name, extents) = words.next().zip(words.next()).expect("name and extents");
     let extents = extents.split('x').map(|extent| extent.parse().expect(line));
     let extents: Vec<usize> = extents.collect();
-    let (edits, own): (Vec<&str>, _) = words.partition(|word| {
-        ["special", "poisoned", "shifted", "scaled"].contains(&word.split('=').next().expect("one"))
-    });
+    let (edits, own): (Vec<&str>, _) =
+        words.partition(|word| EDITS.contains(&word.split('=').next().expect("one")));
     let layer = layer_of(operator, &format!("{attributes} {}", own.join(" ")));
     let name = format!("{operator}/{name}");
     let case = Case::of_layer(&name, layer.expect(line), &extents).expect(line);
@@ -58,8 +67,12 @@ pub(crate) fn row(operator: &str, attributes: &str, line: &str) -> Case {
         .fold(case, |case, edit| match edit.split_once('=') {
             Some(("shifted", mean)) => case.shifted(mean.parse().expect(line)),
             Some((_, factor)) => case.scaled(factor.parse().expect(line)),
-            None if *edit == "poisoned" => case.poisoned(),
-            None => case.special(),
+            None => match *edit {
+                "poisoned" => case.poisoned(),
+                "at_bounds" => case.at_bounds(),
+                "special_parameters" => case.special_parameters(),
+                _ => case.special(),
+            },
         })
 }
 

@@ -10,7 +10,7 @@
 //! cost, its cases, and the reader of its golden files. The cases of whole chains are in `chains`. All other
 //! modules are independent of single operators and chains.
 //!
-//! The modules, from the bottom up: `data`, `precision` and `layers`; `case`, `bounded` and `expected`;
+//! The modules, from the bottom up: `data`, [`numbers`], `precision` and `layers`; `case`, `bounded` and `expected`;
 //! `golden_file`, the operator-independent part of golden files; `cases`, the table entry of an operator or
 //! chain; `operators`; `chains`; `tables`; `judgement`, the expected outputs of a case; [`golden`], which
 //! finds a file's operator in the tables.
@@ -40,6 +40,7 @@ pub mod golden;
 mod golden_file;
 mod judgement;
 mod layers;
+pub mod numbers;
 pub mod operators;
 mod precision;
 mod tables;

@@ -11,7 +11,7 @@ use oracle::Case;
 use super::conv_transpose::{Convolved, OutputEpilogue, Row, problem, row};
 use super::implicit_gemm_without_norm::folded;
 use super::rows::{ADD, HARDSWISH, Listed, SILU, residual_list};
-use super::{Outcome, Run, case, compare, precision, same_bits, stored};
+use super::{Outcome, Run, case, compare, precision, same_numbers, stored};
 
 /// A transposed convolution, followed by an optional batch norm and function, and by a list.
 struct Ended {
@@ -175,5 +175,5 @@ fn check<T: Storage>(run: &Run, row: &Ended, case: &Case) -> Outcome {
     };
     let last = convolved.interleaved(run, Layout::Nhwc, &behind)?;
     let wanted = run.channels_last(&y, n, channels)?;
-    same_bits(&format!("{}, channels last", case.name), &last, &wanted)
+    same_numbers(&format!("{}, channels last", case.name), &last, &wanted)
 }

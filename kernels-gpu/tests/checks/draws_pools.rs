@@ -55,3 +55,25 @@ pub(crate) fn volumes<T: Storage>(run: &Run) -> Outcome {
     }
     Ok(())
 }
+
+/// Checks rows, of few columns: windows are shorter than a row, as long, or longer.
+pub(crate) fn rows<T: Storage>(run: &Run) -> Outcome {
+    let mut draw = Draw::new(31);
+    for n in 0..32 {
+        let taps = draw.of(&[2, 3, 4, 8, 16, 17]);
+        let padding = draw.from(0, taps / 2);
+        let columns = (taps + draw.from(0, 4)).saturating_sub(2 * padding).max(1);
+        let stride = draw.from(1, 3);
+        let rows = [draw.from(1, 2), draw.from(1, 3)];
+        let shape = [1, draw.of(&[1, 3, 4]), rows[0], rows[1], columns];
+        let row = (
+            shape,
+            [1, 1, taps],
+            [1, 1, stride],
+            [0, 0, padding],
+            n % 2 == 0,
+        );
+        pool::check_row::<T>(run, &row)?;
+    }
+    Ok(())
+}

@@ -192,6 +192,19 @@ fn check_row<F: Operand>(run: &Run, number: usize, row: Row, tile: Option<GemmTi
     check_convolution::<F>(run, &format!("row {number}"), &conv, tile)
 }
 
+/// The config of a convolution with a tile, or the config without warpgroups.
+pub(super) fn config_of<F: Operand>(conv: &Convolution, tile: Option<GemmTile>) -> GemmConfig {
+    let (geometry, pool) = (&conv.geometry, conv.row.pool);
+    let config = match tile {
+        Some(tile) => GemmConfig::with_tile(geometry, pool, F::OPERANDS, &DEVICE, tile),
+        None => GemmConfig::new(geometry, pool, F::OPERANDS, &WITHOUT_WARPGROUPS, None).ok(),
+    };
+    GemmConfig {
+        split_k: conv.row.split_k,
+        ..config.expect("a config")
+    }
+}
+
 /// Checks a convolution with a tile, or with the config without warpgroups.
 pub(super) fn check_convolution<F: Operand>(
     run: &Run,
@@ -199,17 +212,7 @@ pub(super) fn check_convolution<F: Operand>(
     conv: &Convolution,
     tile: Option<GemmTile>,
 ) -> Outcome {
-    let (geometry, pool) = (&conv.geometry, conv.row.pool);
-    let config = match tile {
-        Some(tile) => GemmConfig::with_tile(geometry, pool, F::OPERANDS, &DEVICE, tile),
-        None => GemmConfig::new(geometry, pool, F::OPERANDS, &WITHOUT_WARPGROUPS, None).ok(),
-    };
-    let split_k = conv.row.split_k;
-    let config = GemmConfig {
-        split_k,
-        ..config.expect("a config")
-    };
-    check_config::<F>(run, what, conv, &config)
+    check_config::<F>(run, what, conv, &config_of::<F>(conv, tile))
 }
 
 /// Checks a convolution with `config`.

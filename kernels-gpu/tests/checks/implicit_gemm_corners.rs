@@ -1,11 +1,12 @@
 //! Implicit GEMM, corner cases: K-vectors of few channels, no bias, windows in every tile, extreme
 //! magnitudes, non-finite values.
 
-use launch_config::implicit_gemm::{GemmTile, M64N32, TILES, W64N128, WARP_SPECIALIZED};
-use ndarray::Axis;
+use launch_config::implicit_gemm::{GemmTile, M64N32, Prescale, TILES, W64N128, WARP_SPECIALIZED};
+use ndarray::{ArrayViewMutD, Axis};
+use oracle::numbers;
 
 use super::convolved::{Convolution, Operand};
-use super::implicit_gemm::check_convolution;
+use super::implicit_gemm::{check_config, check_convolution, config_of};
 use super::rows::{Row, rows};
 use super::{Outcome, Run};
 
@@ -110,6 +111,64 @@ pub(crate) fn samples_apart<F: Operand>(run: &Run) -> Outcome {
         }
         let what = format!("samples of 2^{exponents:?}");
         check_convolution::<F>(run, &what, &conv, None)?;
+    }
+    Ok(())
+}
+
+/// Checks samples, and filters, whose largest magnitudes are at the bounds between scales and beside them.
+/// Their other values are much smaller: a scale that is too small would lose them, and one that is too large
+/// gives infinity. Every other sample has an infinity, which is no largest magnitude, in another group.
+pub(crate) fn peaks<F: Operand>(run: &Run) -> Outcome {
+    // The moments have squares of the results.
+    let usual = f32::exp2(-50.0)..f32::exp2(50.0);
+    let all: Vec<f32> = numbers::peaks()
+        .into_iter()
+        .filter(|peak| usual.contains(peak))
+        .collect();
+    let rise = |values: ArrayViewMutD<'_, f32>, peak| {
+        let mut values: Vec<&mut f32> = values.into_iter().collect();
+        for small in values.iter_mut().skip(1).step_by(2) {
+            **small *= f32::exp2(-12.0);
+        }
+        numbers::scale_to(values.into_iter(), peak);
+    };
+    for of_samples in [true, false] {
+        let channels = match of_samples {
+            true => [all.len(), 4, 4],
+            false => [1, 4, all.len().next_multiple_of(2)],
+        };
+        let row = Row::new(channels, [1, 2, 3], [1, 1, 1])
+            .groups(2)
+            .without_bias();
+        let mut conv = Convolution::new::<F::Stored>(row);
+        let tensor = match of_samples {
+            true => &mut conv.case.x,
+            false => &mut conv.case.parameters[0],
+        };
+        for ((number, mut values), &peak) in tensor.outer_iter_mut().enumerate().zip(&all) {
+            if of_samples {
+                let (mut first, second) = values.view_mut().split_at(Axis(0), 2);
+                rise(second, peak);
+                first.fill(0.0);
+                // With a NaN beside it, so that any result that reads it is NaN.
+                let specials = [[0.0; 2], [f32::INFINITY, f32::NAN]][number % 2];
+                first
+                    .iter_mut()
+                    .step_by(6)
+                    .zip(specials)
+                    .for_each(|(x, of)| *x = of);
+            } else {
+                rise(values, peak);
+            }
+        }
+        // Scales do not depend on tiles, and those of filters not on the search.
+        let searches = [Prescale::SCANNED, Prescale::OPTIMISTIC];
+        for prescale in searches.into_iter().take(1 + usize::from(of_samples)) {
+            let what = format!("peaks, of samples: {of_samples}, {prescale:?}");
+            let mut config = config_of::<F>(&conv, None);
+            config.geometry.prescale = prescale;
+            check_config::<F>(run, &what, &conv, &config)?;
+        }
     }
     Ok(())
 }

@@ -9,7 +9,6 @@ use launch_config::pool::WindowGeometry;
 use launch_config::reciprocal::Reciprocal;
 use op_spec::MaxPool2dSpec;
 use op_spec::graph::Layer;
-use oracle::Case;
 use oracle::data::signed;
 
 use super::super::kernels::fused::group_norm_scale_max_pool2d_clamp::*;
@@ -116,17 +115,6 @@ fn geometry(row: &Row) -> PoolGeometry {
     PoolGeometry::of(&problem.pool).expect("a small case")
 }
 
-/// A case with NaN, both infinities and zero among the values.
-fn with_specials<T: Storage>(layers: impl IntoIterator<Item = Layer>, row: &Row) -> Case {
-    let mut case = case::<T>(layers, &row.0);
-    let specials = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0];
-    for (first, special) in [3, 5, 7, 12].into_iter().zip(specials) {
-        let strewn = case.x.iter_mut().skip(first).step_by(89 + first);
-        strewn.for_each(|x| *x = special);
-    }
-    case
-}
-
 /// Checks every row.
 pub(crate) fn max_pool2d<T: Storage>(run: &Run) -> Outcome {
     ROWS.iter().try_for_each(|row| check_row::<T>(run, row))
@@ -137,14 +125,21 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     let labels = [label::<T>()];
     let g = geometry(row);
     let (pool, clamp) = (Layer::from(spec(row)), Layer::clamp(0.25, 0.75));
-    let plain = with_specials::<T>([pool.clone()], row);
-    let clamped = with_specials::<T>([pool.clone(), clamp.clone()], row);
-    let mut scaled = with_specials::<T>([Layer::from(Layer::scale("scale")), pool, clamp], row);
-    // The third channel's extremes do not decide the maximum: zero times infinity is NaN.
-    let scale = scaled.parameters[0].iter_mut().skip(1);
-    let specials = scale.zip([0.0, f32::INFINITY]);
-    specials.for_each(|(scale, special)| *scale = special);
-    let Loaded { x, parameters } = run.load::<T>(&scaled)?;
+    let scale = Layer::from(Layer::scale("scale"));
+    let special = |layers: &[Layer]| case::<T>(layers.to_vec(), &row.0).special();
+    let plain = special(&[pool.clone()]);
+    let clamped = special(&[pool.clone(), clamp.clone()]);
+    let mut scaled = [
+        special(&[scale.clone(), pool.clone(), clamp]),
+        special(&[scale, pool]),
+    ];
+    for case in &mut scaled {
+        // The first channel's smallest element decides the maximum. The third channel's extremes do not:
+        // zero times infinity is NaN.
+        let specials = (case.parameters[0].iter_mut()).zip([-0.75, 0.0, f32::INFINITY]);
+        specials.for_each(|(scale, special)| *scale = special);
+    }
+    let x = run.load::<T>(&plain)?.x;
     let outputs = g.outputs() as usize;
 
     let y = run.empty::<T>(outputs)?;
@@ -173,10 +168,13 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
         &rounded_once::<T>(&clamped),
     )?;
 
-    let y = run.empty::<T>(outputs)?;
-    let arguments = (x.source(), parameters[0].source(), y.ptr(), g, bounds);
-    run.launch(&SCALE_MAX_POOL2D_CLAMP, &labels, g.shape(), arguments)?;
-    compare(&format!("{row:?} scaled"), &y, &rounded_once::<T>(&scaled))?;
+    for (scaled, bounds) in scaled.iter().zip([bounds, Bounds::new(None, None)]) {
+        let Loaded { x, parameters } = run.load::<T>(scaled)?;
+        let y = run.empty::<T>(outputs)?;
+        let arguments = (x.source(), parameters[0].source(), y.ptr(), g, bounds);
+        run.launch(&SCALE_MAX_POOL2D_CLAMP, &labels, g.shape(), arguments)?;
+        compare(&format!("{row:?} scaled"), &y, &rounded_once::<T>(scaled))?;
+    }
     Ok(())
 }
 

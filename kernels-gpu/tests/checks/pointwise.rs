@@ -1,9 +1,10 @@
 //! The pointwise functions, alone and in lists.
 
-use cuda_std::Storage;
+use cuda_std::{Label, Storage, bf16, f16};
 use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, Step, shape};
 use op_spec::graph::{Layer, OtherTensor};
 use op_spec::{GeluApproximation, PointwiseSpec};
+use oracle::numbers;
 
 use super::super::kernels::pointwise::{POINTWISE, POINTWISE_KEPT, POINTWISE_RESIDUAL};
 use super::{
@@ -166,16 +167,19 @@ const COARSE: f64 = 1.0 / (1u64 << 16) as f64;
 /// Magnitudes below this may become 0 in functions for 16-bit types.
 const COARSE_SMALLEST: f64 = 128.0 * f32::MIN_POSITIVE as f64;
 
-/// Checks every function at numbers of all magnitudes, more of them where formulas change, at NaN and at
-/// infinities. The relative error is bounded, however small the value, and a zero has the right sign.
-pub(crate) fn all_magnitudes<T: Storage>(run: &Run) -> Outcome {
-    let mut values: Vec<f32> = vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
-    // Points where functions switch formulas, and the adjacent floats.
-    for bend in [0.0625f32, 0.125, 0.5, 3.0, 6.0, 12.0, 20.0] {
-        for bits in bend.to_bits() - 1..=bend.to_bits() + 1 {
-            values.extend([f32::from_bits(bits), -f32::from_bits(bits)]);
-        }
+/// Numbers of all magnitudes, with NaN and infinities: those at bounds, and random ones, more of them where
+/// formulas change. All numbers of a type of 16 bits.
+fn magnitudes<T: Storage>() -> Vec<f32> {
+    if size_of::<T>() == 2 {
+        // An element of 16 bits has the bits of an f16 or of a bf16.
+        let of_bits = |bits: u16| match label::<T>() {
+            Label::Name("f16") => f16::from_bits(bits).to_f32(),
+            _ => bf16::from_bits(bits).to_f32(),
+        };
+        return (0..=u16::MAX).map(of_bits).collect();
     }
+    let mut values = numbers::at_bounds();
+    values.extend([f32::NAN, f32::INFINITY, f32::NEG_INFINITY]);
     let mut random = 1u32;
     for exponent in 0..255u32 {
         let count = if (112..136).contains(&exponent) {
@@ -183,15 +187,20 @@ pub(crate) fn all_magnitudes<T: Storage>(run: &Run) -> Outcome {
         } else {
             8
         };
-        for i in 0..count {
+        for _ in 0..count {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let mantissa = if i == 0 { 0 } else { random >> 9 };
             for sign in [0, 1 << 31] {
-                values.push(f32::from_bits(sign | exponent << 23 | mantissa));
+                values.push(f32::from_bits(sign | exponent << 23 | random >> 9));
             }
         }
     }
-    let values: Vec<f32> = values.into_iter().map(stored::<T>).collect();
+    values
+}
+
+/// Checks every function at [`magnitudes`]. The relative error is bounded, however small the value, and a
+/// zero has the right sign.
+pub(crate) fn all_magnitudes<T: Storage>(run: &Run) -> Outcome {
+    let values = magnitudes::<T>();
     for layer in functions() {
         let layers = [layer];
         let mut case = case::<T>(layers.clone(), &[1, 1, values.len()]);

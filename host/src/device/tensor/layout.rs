@@ -267,6 +267,19 @@ mod tests {
         }
         assert!(Layout::contiguous(&[]).slice(0, 0..0, 1).is_err());
         assert_eq!(layout.slice(0, 4..4, 1).unwrap().len(), 0);
+        // A slice from an index on, with a step.
+        let odd = Layout::contiguous(&[2, 7]).slice(1, 3..7, 2).unwrap();
+        assert_eq!((odd.offset(), odd.span()), (3, (3, 10)));
+        assert_eq!(odd.strides(), [7, 2]);
+    }
+
+    #[test]
+    fn permutations_have_each_axis_once() {
+        let layout = Layout::contiguous(&[4, 2]);
+        for axes in [&[0][..], &[0, 0], &[0, 2], &[0, 1, 1], &[1, 0, 0]] {
+            assert!(layout.permute(axes).is_err(), "{axes:?}");
+        }
+        assert!(layout.permute(&[1, 0]).is_ok());
     }
 
     #[test]
