@@ -39,6 +39,7 @@ macro_rules! repeat {
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! repeat {
     ($count:literal, |$i:ident| $body:block; $($n:literal)*) => {
+        #[allow(clippy::needless_range_loop, clippy::manual_memcpy)]
         for $i in 0_usize..$count $body
     };
 }
