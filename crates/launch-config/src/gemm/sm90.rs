@@ -189,6 +189,8 @@ pub struct Gemm {
     /// The copies of input and filters that the product needs if channels are no whole vectors. The geometry
     /// is that of the copies.
     pub few_channels: Option<FewChannels>,
+    /// The estimated cycles of the launch, if the tile was chosen by them.
+    pub cycles: Option<u64>,
 }
 
 /// The memory order of filters `(K, C, taps)`. The kernel reads them channels last.
@@ -226,9 +228,12 @@ impl Gemm {
                     device.multiprocessors,
                     device.shared_bytes,
                 );
-                let cycles = |gemm: &Self| gemm.cycles(adds_residual, device.rates());
+                let gemm = gemm.map(|gemm| Self {
+                    cycles: Some(gemm.estimate(adds_residual, device.rates())),
+                    ..gemm
+                });
                 best = match (best, gemm) {
-                    (Ok(best), Ok(gemm)) if cycles(&gemm) < cycles(&best) => Ok(gemm),
+                    (Ok(best), Ok(gemm)) if gemm.cycles < best.cycles => Ok(gemm),
                     (Ok(best), _) => Ok(best),
                     (Err(_), gemm) => gemm,
                 };
@@ -387,6 +392,7 @@ impl GemmGeometry {
             shape: LaunchShape::linear(blocks.into(), BLOCK_THREADS)?.with_shared(end(&geometry)),
             filters: FilterOrder::ChannelsFirst,
             few_channels: None,
+            cycles: None,
         })
     }
 }
@@ -421,6 +427,9 @@ impl fmt::Display for Gemm {
             ""
         };
         write!(f, ", {rows}{results}")?;
+        if let Some(cycles) = self.cycles {
+            write!(f, ", about {cycles} cycles")?;
+        }
         match self.few_channels {
             Some(few) => write!(
                 f,

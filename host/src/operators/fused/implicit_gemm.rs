@@ -49,6 +49,8 @@ pub(crate) struct ImplicitGemm {
     /// The mainloop of a warp-specialized tile.
     mainloop: Option<MainloopConfig>,
     shape: Option<LaunchShape>,
+    /// The estimated cycles of the launch, by which the tile was chosen.
+    cycles: Option<u64>,
     /// Whether all samples count as one, so that tiles span samples.
     is_one_sample: bool,
     /// The reduction of results before they are written, if any.
@@ -198,6 +200,7 @@ impl ImplicitGemm {
         Self {
             mainloop: config.mainloop_config(device),
             shape: config.shape(device),
+            cycles: config.cost(device, config.geometry.conv.n),
             config,
             precision,
             is_one_sample: false,
@@ -319,6 +322,9 @@ impl fmt::Display for ImplicitGemm {
         }
         let k_blocks = counted(g.k_blocks, "K block");
         write!(f, ", {k_blocks} of {}", counted(g.mma_steps, "MMA step"))?;
+        if let Some(cycles) = self.cycles {
+            write!(f, ", about {cycles} cycles")?;
+        }
         f.write_str(match g.k_vectors.loader {
             Loader::CHANNELS_LAST if g.is_converted_in_producer() => {
                 "; channels-last input read in place, f32 converted in the producer"

@@ -31,7 +31,7 @@ const WRITTEN_PER_CYCLE: u64 = 13;
 impl Gemm {
     /// The estimated cycles of a block. In the ping-pong schedule the epilogue of a tile runs beside the
     /// mainloop of the next.
-    pub(super) fn cycles(&self, adds_residual: bool, rates: TensorRates) -> u64 {
+    pub(super) fn estimate(&self, adds_residual: bool, rates: TensorRates) -> u64 {
         let (g, tile) = (&self.geometry, self.tile);
         let blocks = self.shape.grid[0].max(1);
         let tiles = u64::from(g.tiles.div_ceil(blocks));
