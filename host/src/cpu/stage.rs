@@ -20,6 +20,7 @@ use super::pool::pool_sample;
 use super::reduction::reduce_sample;
 use super::softmax::softmax_sample;
 use super::upsample::upsample_sample;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
 
@@ -122,6 +123,8 @@ pub(super) struct Stage<'a> {
     output_len: usize,
     /// The extent of the output's second axis (its channels, if any); 1 if there is no such axis.
     reduced_channels: usize,
+    /// The type of the graph's tensors, whose range is that of the values that a norm reads.
+    dtype: DType,
 }
 
 struct Convolution<'a> {
@@ -159,13 +162,14 @@ impl Convolution<'_> {
 pub(super) fn stages<'a>(
     problem: &GraphProblem,
     path: &[usize],
+    dtype: DType,
     parameter: impl Fn(usize, usize) -> Option<&'a [f32]>,
 ) -> Vec<Stage<'a>> {
     let runs = normal_forms(problem, path).into_iter();
     let stage = |(layers, form): (&[usize], _)| {
         let input = &problem.steps[layers[0]].input;
         let output = &problem.steps[layers[layers.len() - 1]].output;
-        Stage::new(form, input, output, &parameter)
+        Stage::new(form, input, output, dtype, &parameter)
     };
     runs.map(stage).collect()
 }
@@ -195,6 +199,7 @@ impl<'a> Stage<'a> {
         form: NormalForm,
         input: &[usize],
         output: &[usize],
+        dtype: DType,
         parameter: impl Fn(usize, usize) -> Option<&'a [f32]>,
     ) -> Self {
         let factor = |layer| parameter(layer, 0).expect("a factor for each channel");
@@ -259,6 +264,7 @@ impl<'a> Stage<'a> {
                 _ => 1,
             },
             plane,
+            dtype,
             output_len: output[1..].iter().product(),
         }
     }
@@ -296,7 +302,7 @@ impl<'a> Stage<'a> {
                 Ok(())
             }),
             Reduction::LayerNorm(problem) => self.reduce(number, x, y, mapped, |x, y| {
-                normalize_rows(x, y, &problem, self.affine)
+                normalize_rows(x, y, &problem, self.affine, self.dtype)
             }),
             Reduction::MaxPool2d(pool) => {
                 resize(mapped, self.mapped_len)?;
@@ -395,7 +401,10 @@ impl<'a> Stage<'a> {
         mut finish: impl FnMut(usize, &[f32]),
     ) {
         let first = group * (x.len() / self.plane);
-        let normalise = self.norm.as_ref().map(|norm| norm.of_group(first, x));
+        let normalise = self
+            .norm
+            .as_ref()
+            .map(|norm| norm.of_group(first, x, self.dtype));
         for (c, x) in (first..).zip(x.chunks_exact_mut(self.plane)) {
             if let Some((norm, moments)) = &normalise {
                 norm.normalise(c, *moments, x);
