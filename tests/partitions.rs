@@ -20,6 +20,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         add("match_reference_with_named_kernels", named_kernels);
         add("are_refused_with_reasons", refusals);
     }
+    for backend in Backend::ARCHITECTURES {
+        let name = "make_nan_of_what_shares_a_value_beyond_f16_with_a_norm";
+        trials.push(backend.trial("partitions", name, overflow));
+    }
     let name = "change_nothing";
     trials.push(Backend::Cpu.trial("partitions", name, one_way));
     trials
@@ -201,6 +205,79 @@ fn one_way(backend: Backend) -> Outcome {
         for options in [single, Options::default().precision(MathMode::Fast)] {
             let y = model.forward_with(&x, &options)?.to_array::<f32>()?;
             assert_eq!(y, wanted);
+        }
+    }
+    Ok(())
+}
+
+/// A norm reads values of the tensors' type. If one overflows to infinity, all values that share its statistics
+/// are NaN, in every partition, and no others.
+fn overflow(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let conv = |groups| Layer::from(Layer::conv2d("conv", 16, 3).padding(1).groups(groups));
+    let transposed = || Layer::from(Layer::conv_transpose2d("conv", 16, 3).padding(1));
+    let (of_groups, scale) = (Layer::group_norm("norm", 4), Layer::scale("scale"));
+    let instance_norm = || Layer::from(Layer::instance_norm("norm"));
+    let of_batch = Layer::batch_norm("norm").track_running_stats(false);
+    let of_channels = Layer::layer_norm("norm", &[16]).dim(1);
+    // Whether a value shares its statistics with the value at `AT`.
+    type Shares = fn([usize; 4]) -> bool;
+    const AT: [usize; 4] = [1, 5, 4, 3];
+    let cases: [(Layer, Option<Layer>, Layer, Shares); 7] = [
+        (conv(1), None, instance_norm(), |i| i[..2] == AT[..2]),
+        (conv(16), None, instance_norm(), |i| i[..2] == AT[..2]),
+        (transposed(), None, instance_norm(), |i| i[..2] == AT[..2]),
+        (conv(1), Some(scale.into()), instance_norm(), |i| {
+            i[..2] == AT[..2]
+        }),
+        (conv(1), None, of_groups.into(), |i| {
+            i[0] == AT[0] && i[1] / 4 == AT[1] / 4
+        }),
+        (conv(1), None, of_batch.into(), |i| i[1] == AT[1]),
+        (conv(1), None, of_channels.into(), |i| {
+            i[0] == AT[0] && i[2..] == AT[2..]
+        }),
+    ];
+    for (conv, scale, norm, shares) in cases {
+        let layers = [conv].into_iter().chain(scale).chain([norm, Layer::relu()]);
+        let chain = Chain::new(16, layers.collect::<Vec<_>>())?;
+        let mut case = Case::of_graph("partitions/overflow", chain.clone(), &[2, 16, 9, 8]);
+        let [n, channel, y, x] = AT;
+        // The tap that multiplies the value at the output's place.
+        let filters = &mut case.parameters[0];
+        let input = if filters.shape()[1] == 1 { 0 } else { channel };
+        filters[[channel, input, 1, 1]] = 2.0;
+        for parameter in &mut case.parameters[1..] {
+            parameter.fill(1.0);
+        }
+        for (value, dtype, overflows) in [
+            (32_000.0, DType::F16, false),
+            (33_008.0, DType::F16, true),
+            (33_024.0, DType::BF16, false),
+        ] {
+            case.x[[n, channel, y, x]] = value;
+            let case = convfuse_cli::rounded(&case, dtype);
+            let model = chains::model(&stream, &case, dtype)?;
+            let x = Tensor::from_f32_array(&stream, &case.x, dtype)?;
+            let mut compared = 0;
+            for text in cuts(&chain) {
+                let partition = Partition::parse(&chain, &text)?;
+                let y = match model.forward_with(&x, &Options::default().partition(partition)) {
+                    Err(Error::NoKernels { asked: None, .. }) => continue,
+                    y => y?.to_f32_array()?,
+                };
+                compared += 1;
+                for (index, y) in y.indexed_iter() {
+                    let index = [0, 1, 2, 3].map(|axis| index[axis]);
+                    let is_nan = overflows && shares(index);
+                    assert_eq!(
+                        y.is_nan(),
+                        is_nan,
+                        "{text}, {value} in {dtype}, at {index:?}: {y}"
+                    );
+                }
+            }
+            assert!(compared > 1, "{chain:?}");
         }
     }
     Ok(())

@@ -230,9 +230,6 @@ class _Network(Layers):
         own = self.own | new
         outputs = [one for one in self.part if not own.issuperset(readers(one))]
         self.refused.update(one for one in outputs if one not in self.ends)
-        if len(outputs) > 1 and self.renewed:
-            # There is no operator for it.
-            raise _Impossible(self.part)
         if self.refused:
             raise _Impossible(self.refused)
         content = {

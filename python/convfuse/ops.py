@@ -1,7 +1,7 @@
 """The operator ``torch.ops.convfuse.run``, and the properties that PyTorch needs in addition to its kernels.
 
 ``run_`` is the same for chains that update running statistics, in place. Both also run networks with one
-output, and ``run_network`` returns the outputs of a network with several. The operators are native: the
+output; ``run_network`` and ``run_network_`` return the outputs of a network with several. The operators are native: the
 extension registers their kernels for CUDA and the CPU, and a call runs no Python code. This module has their
 *fake* implementations, which give ``torch.compile`` and ``torch.export`` the properties of their outputs, and
 their count of floating-point operations. The operators are for inference: :func:`run` computes with PyTorch's
@@ -27,8 +27,9 @@ _native.register()
 RUN = torch.ops.convfuse.run.default
 RUN_RENEWING = torch.ops.convfuse.run_.default
 RUN_NETWORK = torch.ops.convfuse.run_network.default
+RUN_NETWORK_RENEWING = torch.ops.convfuse.run_network_.default
 
-OPERATORS = frozenset({RUN, RUN_RENEWING, RUN_NETWORK})
+OPERATORS = frozenset({RUN, RUN_RENEWING, RUN_NETWORK, RUN_NETWORK_RENEWING})
 
 # Local names that save an attribute lookup per call.
 _is_grad_enabled, _is_compiling = torch.is_grad_enabled, torch.compiler.is_compiling
@@ -43,7 +44,7 @@ def renews(chain: str) -> bool:
 def operator_of(text: str, outputs: int = 1) -> torch._ops.OpOverload:
     """The operator for a chain, or for a network with this number of outputs."""
     if outputs > 1:
-        return RUN_NETWORK
+        return RUN_NETWORK_RENEWING if renews(text) else RUN_NETWORK
     return RUN_RENEWING if renews(text) else RUN
 
 
@@ -64,6 +65,7 @@ def _fake(
 
 
 @torch.library.register_fake("convfuse::run_network")
+@torch.library.register_fake("convfuse::run_network_")
 def _fake_of_network(
     inputs: Sequence[torch.Tensor],
     parameters: Sequence[torch.Tensor],
@@ -75,6 +77,13 @@ def _fake_of_network(
     x = inputs[0]
     _expect_one_device(x, inputs, parameters)
     return [_output(x, shape, channels_last) for shape in _shapes(network, x)]
+
+
+@RUN_NETWORK_RENEWING.py_functionalize_impl
+def _functionalized(*_: Any) -> Any:
+    # Inductor compiles an operator that writes to arguments and returns a list only if this exists. Our calls
+    # are put into graphs later.
+    raise NotImplementedError("convfuse: run_network_ cannot be traced, since it writes to running statistics")
 
 
 def _is_network(text: str) -> bool:
@@ -110,7 +119,7 @@ def _output(x: torch.Tensor, shape: Sequence[int], channels_last: bool) -> torch
     return last.permute([0, x.dim() - 1, *range(1, x.dim() - 1)])
 
 
-@register_flop_formula([torch.ops.convfuse.run, torch.ops.convfuse.run_, torch.ops.convfuse.run_network])
+@register_flop_formula([one.overloadpacket for one in OPERATORS])
 def _flops(inputs, parameters, chain, fast, *others, out_shape=None, **named):
     return 2 * _native.multiply_adds(chain, list(inputs[0]))
 

@@ -1,5 +1,6 @@
 //! The operators of `torch.ops.convfuse`. `run` runs a chain, or a network with one output, on PyTorch
-//! tensors; `run_` also updates running statistics in place. `run_network` returns all outputs of a network.
+//! tensors; `run_` also updates running statistics in place. `run_network` and `run_network_` return all
+//! outputs of a network.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -26,10 +27,13 @@ const SCHEMA: &CStr =
 const RENEWING: &CStr =
     c"run_(Tensor[] inputs, Tensor(a!)[] parameters, str chain, bool fast, bool batch_invariant=False, bool channels_last=False) -> Tensor";
 
-/// The same operator for the outputs of a network, in its order. Inductor has no operators that write to
-/// arguments and return a list, so there is no variant that renews statistics.
+/// The same operator for the outputs of a network, in its order.
 const NETWORK: &CStr =
     c"run_network(Tensor[] inputs, Tensor[] parameters, str network, bool fast, bool batch_invariant=False, bool channels_last=False) -> Tensor[]";
+
+/// The same operator, which also writes to the running statistics.
+const RENEWING_NETWORK: &CStr =
+    c"run_network_(Tensor[] inputs, Tensor(a!)[] parameters, str network, bool fast, bool batch_invariant=False, bool channels_last=False) -> Tensor[]";
 
 /// A list passed to the call, which owns it, or a new one.
 struct List<'a> {
@@ -251,6 +255,7 @@ fn register() -> PyResult<()> {
             (c"run", SCHEMA, run::<false, false> as _),
             (c"run_", RENEWING, run::<true, false> as _),
             (c"run_network", NETWORK, run::<false, true> as _),
+            (c"run_network_", RENEWING_NETWORK, run::<true, true> as _),
         ];
         torch()?.register(&operators, &[c"CPU", c"CUDA"])
     });

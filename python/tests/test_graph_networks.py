@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import convfuse
-from convfuse.ops import OPERATORS, RUN, RUN_NETWORK, RUN_RENEWING
+from convfuse.ops import OPERATORS, RUN, RUN_NETWORK, RUN_NETWORK_RENEWING, RUN_RENEWING
 
 
 class Block(nn.Module):
@@ -119,7 +119,8 @@ def test_what_is_no_layer_divides_networks():
     assert convfuse.report(ours).replaced == 9
 
 
-def test_several_values_with_renewed_statistics_are_no_network():
+@pytest.mark.parametrize("door", ["fuse", "compile"])
+def test_several_values_come_with_renewed_statistics(door):
     class Two(nn.Module):
         def __init__(self):
             super().__init__()
@@ -130,10 +131,23 @@ def test_several_values_with_renewed_statistics_are_no_network():
             return y, self.last(y)
 
     model = Two()
-    _, found = of_networks(copy.deepcopy(model).train(), image(2, 3, 8, 8))
-    assert len(found) == 6
-    _, (call,) = of_networks(model.eval(), image(2, 3, 8, 8))
+    _, (call,) = of_networks(copy.deepcopy(model).eval(), image(2, 3, 8, 8))
     assert call.target is RUN_NETWORK
+    plain, ours = copy.deepcopy(model), fused(model, choice="networks")
+    if door == "compile":
+        convfuse.unfuse(ours)
+        ours = torch.compile(ours, backend="convfuse", options={"cpu": True, "choice": "networks"})
+    with torch.no_grad():
+        for seed in range(3):
+            x = image(2 + seed, 3, 8, 8)
+            for y, exact in zip(ours(x), exact_of(plain, x), strict=True):
+                expect_close(y, exact)
+            plain(x)
+    for one, other in zip(ours.buffers(), plain.buffers(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    if door == "fuse":
+        (call,) = calls(ours)
+        assert call.target is RUN_NETWORK_RENEWING
 
 
 class Enlarged(nn.Module):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from support import (
@@ -225,6 +227,34 @@ def test_nan_stays_where_it_is(device):
         y = module(x).double().cpu()
     expected = exact(module, x)
     assert torch.equal(y.isnan(), expected.isnan())
+
+
+NORMS = {
+    "instance_norm": {},
+    "group_norm": {"num_groups": 4, "affine": False},
+    "batch_norm": {"track_running_stats": False, "affine": False},
+    "layer_norm": {"normalized_shape": [9, 8], "elementwise_affine": False},
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("norm", NORMS)
+def test_what_overflows_in_front_of_a_norm_is_nan_as_in_pytorch(norm, device):
+    torch.manual_seed(0)
+    convolution = {"name": "conv", "out_channels": 16, "kernel_size": 3, "padding": 1, "bias": False}
+    layers = [{"conv2d": convolution}, {norm: {"name": "norm"} | NORMS[norm]}, {"relu": {}}]
+    chain = json.dumps({"in_channels": 16, "layers": layers})
+    weight, x = torch.rand(16, 16, 3, 3) / 8, torch.rand(2, 16, 9, 8)
+    weight[5, 5, 1, 1] = 2.0
+    for value in (32_000.0, 33_008.0):
+        x[1, 5, 4, 3] = value
+        half = [one.half().to(device) for one in (x, weight)]
+        y = ops.run([half[0]], [half[1]], chain)
+        plain = evaluate(parsed(chain), half[0], half[1:])
+        assert torch.equal(y.isnan(), plain.isnan())
+        assert y.isnan().any() == (value > 32_752.0)
+        # Nothing overflows in other types.
+        assert not ops.run([half[0].bfloat16()], [half[1].bfloat16()], chain).isnan().any()
 
 
 @pytest.mark.parametrize("device", DEVICES)

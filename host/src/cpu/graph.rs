@@ -14,10 +14,12 @@ use super::maps::{arithmetic, prelu};
 use super::moments::Moments;
 use super::pointwise::pointwise;
 use super::stage::{Run, Stage, normal_forms, run_stages, stages};
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::parameters::{MAX_PARAMETERS, Parameters};
 
-/// Computes all outputs of `graph` in f32, with statistics in float64. `inputs` are the first input and the
+/// Computes all outputs of `graph` in f32, with statistics in float64. `dtype` is the type of its tensors; only
+/// its range matters, for values that a norm reads. `inputs` are the first input and the
 /// further ones, in the problem's shapes.
 ///
 /// # Errors
@@ -28,10 +30,11 @@ use crate::parameters::{MAX_PARAMETERS, Parameters};
 pub(crate) fn run(
     graph: &Graph,
     problem: &GraphProblem,
+    dtype: DType,
     parameters: &Parameters,
     inputs: &[ArrayViewD<'_, f32>],
 ) -> Result<Vec<ArrayD<f32>>> {
-    Ok(run_renewing(graph, problem, parameters, inputs)?.0)
+    Ok(run_renewing(graph, problem, dtype, parameters, inputs)?.0)
 }
 
 /// The new values of parameters, by their indices in the graph's table.
@@ -47,6 +50,7 @@ pub(crate) type Renewed = BTreeMap<usize, Vec<f32>>;
 pub(crate) fn run_renewing(
     graph: &Graph,
     problem: &GraphProblem,
+    dtype: DType,
     parameters: &Parameters,
     inputs: &[ArrayViewD<'_, f32>],
 ) -> Result<(Vec<ArrayD<f32>>, Renewed)> {
@@ -99,10 +103,10 @@ pub(crate) fn run_renewing(
                 Some(y) => y.as_slice().expect("standard layout"),
                 None => value(graph.operands(first)[0]),
             };
-            let mut stages = stages(problem, runs, parameter);
+            let mut stages = stages(problem, runs, dtype, parameter);
             let norm = statistics_of_batch(&problem.steps[part[0]].problem);
             if let Some(norm) = norm.filter(|_| !x.is_empty()) {
-                let moments = Moments::of_batch(x, norm.shape.c, norm.shape.spatial);
+                let moments = Moments::of_batch(x, norm.shape.c, norm.shape.spatial, dtype);
                 if norm.momentum.is_some() {
                     renew(
                         &mut renewed,
@@ -240,10 +244,19 @@ pub(crate) fn operator(
         *parameter = values?;
     }
     let parameters = parameters.each_ref().map(|values| values.as_deref());
-    let mut stage = Stage::new(form, x.shape(), &output, |_, index| parameters[index]);
+    // No layer is in front of a norm, so all values are in range.
+    let dtype = DType::F32;
+    let mut stage = Stage::new(form, x.shape(), &output, dtype, |_, index| {
+        parameters[index]
+    });
     if let Some(norm) = statistics_of_batch(problem).filter(|_| !x.is_empty()) {
         let x = dense(x.view())?;
-        stage.count(Moments::of_batch(&x, norm.shape.c, norm.shape.spatial));
+        stage.count(Moments::of_batch(
+            &x,
+            norm.shape.c,
+            norm.shape.spatial,
+            dtype,
+        ));
     }
     run_stages(&[stage], x, &output)
 }

@@ -10,6 +10,7 @@ use op_spec::{
 use super::dense;
 use super::moments::{Moments, normalize};
 use super::pointwise::{TASK_ELEMENTS, in_parts, map};
+use crate::dtype::DType;
 use crate::error::Result;
 
 pub(super) struct Norm<'a> {
@@ -44,7 +45,7 @@ pub(super) enum Map<'a> {
 
 impl Norm<'_> {
     /// Returns the norm and the moments of the group whose first channel is `first`.
-    pub(super) fn of_group(&self, first: usize, x: &mut [f32]) -> (&Self, Moments) {
+    pub(super) fn of_group(&self, first: usize, x: &mut [f32], dtype: DType) -> (&Self, Moments) {
         // In a group of several channels, factors change the channels' weights in the moments, so the factors
         // are applied first.
         if self.problem.channels_per_group() > 1 {
@@ -56,7 +57,7 @@ impl Norm<'_> {
         let of_batch = self.of_batch.as_ref();
         (
             self,
-            of_batch.map_or_else(|| Moments::of(x), |moments| moments[first]),
+            of_batch.map_or_else(|| Moments::of(x, dtype), |moments| moments[first]),
         )
     }
 

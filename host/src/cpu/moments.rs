@@ -3,6 +3,7 @@
 use op_spec::LayerNormProblem;
 use rayon::prelude::*;
 
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::host_memory::resize;
 
@@ -18,9 +19,18 @@ pub(super) struct Moments {
 const LANES: usize = 8;
 
 impl Moments {
+    const NAN: Self = Self {
+        mean: f64::NAN,
+        variance: f64::NAN,
+    };
+
     /// Computes the moments in two passes. The second sums differences from the mean, so nothing cancels for
-    /// any mean.
-    pub(super) fn of(x: &[f32]) -> Self {
+    /// any mean. The moments of values that are beyond the range of `dtype` are NaN: on a GPU such values are
+    /// infinite where a norm reads them.
+    pub(super) fn of(x: &[f32], dtype: DType) -> Self {
+        if is_beyond(x, dtype) {
+            return Self::NAN;
+        }
         let count = x.len() as f64;
         let mean = sum(x, |v| v) / count;
         let variance = sum(x, |v| (v - mean) * (v - mean)) / count;
@@ -28,10 +38,13 @@ impl Moments {
     }
 
     /// Computes the moments of each channel over the batch. `x` has samples of `channels` channels of
-    /// `spatial` elements.
-    pub(super) fn of_batch(x: &[f32], channels: usize, spatial: usize) -> Vec<Self> {
+    /// `spatial` elements. Otherwise as [`of`](Self::of).
+    pub(super) fn of_batch(x: &[f32], channels: usize, spatial: usize, dtype: DType) -> Vec<Self> {
         let of_channel = |c: usize| {
             let planes = || x.chunks_exact(spatial).skip(c).step_by(channels);
+            if planes().any(|x| is_beyond(x, dtype)) {
+                return Self::NAN;
+            }
             let count = (planes().len() * spatial) as f64;
             let over_batch =
                 |f: &dyn Fn(f64) -> f64| planes().map(|x| sum(x, f)).sum::<f64>() / count;
@@ -46,6 +59,16 @@ impl Moments {
     pub(super) fn rstd(&self, eps: f64) -> f64 {
         1.0 / (self.variance + eps).sqrt()
     }
+}
+
+/// Whether one of these values is infinite in `dtype`.
+fn is_beyond(x: &[f32], dtype: DType) -> bool {
+    let least = match dtype {
+        DType::F32 => f32::INFINITY,
+        DType::F16 => 65_520.0,
+        DType::BF16 => f32::from_bits(0x7f7f_8000),
+    };
+    x.iter().any(|v| v.abs() >= least)
 }
 
 /// Sums `f` of each value, in independent lanes.
@@ -71,12 +94,13 @@ pub(super) fn normalize_rows(
     y: &mut [f32],
     problem: &LayerNormProblem,
     affine: [Option<&[f32]>; 2],
+    dtype: DType,
 ) -> Result<()> {
     let (len, positions) = (problem.shape.spatial, problem.rows_per_sample);
     if !problem.of_channels {
         y.copy_from_slice(x);
         let rows = y.par_chunks_exact_mut(len);
-        rows.for_each(|row| normalize_row(row, problem.eps, affine));
+        rows.for_each(|row| normalize_row(row, problem.eps, affine, dtype));
         return Ok(());
     }
     let mut rows = Vec::new();
@@ -85,7 +109,7 @@ pub(super) fn normalize_rows(
     each.for_each(|(position, row)| {
         let channels = x[position..].iter().step_by(positions);
         row.iter_mut().zip(channels).for_each(|(row, x)| *row = *x);
-        normalize_row(row, problem.eps, affine);
+        normalize_row(row, problem.eps, affine, dtype);
     });
     let planes = y.par_chunks_exact_mut(positions).enumerate();
     planes.for_each(|(channel, y)| {
@@ -96,8 +120,8 @@ pub(super) fn normalize_rows(
 }
 
 /// Normalises a row, with an optional weight and bias for each element.
-fn normalize_row(x: &mut [f32], eps: f64, [weight, bias]: [Option<&[f32]>; 2]) {
-    let moments = Moments::of(x);
+fn normalize_row(x: &mut [f32], eps: f64, [weight, bias]: [Option<&[f32]>; 2], dtype: DType) {
+    let moments = Moments::of(x, dtype);
     let rstd = moments.rstd(eps);
     for (at, v) in x.iter_mut().enumerate() {
         let of_element = |values: Option<&[f32]>, absent| values.map_or(absent, |v| v[at].into());

@@ -19,6 +19,7 @@ use super::pool::pool_plane;
 use super::reduction::reduce_sample;
 use super::softmax::softmax_sample;
 use super::upsample::upsample_sample;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
 
@@ -121,6 +122,8 @@ pub(super) struct Stage<'a> {
     output_len: usize,
     /// The extent of the output's second axis (its channels, if any); 1 if there is no such axis.
     reduced_channels: usize,
+    /// The type of the graph's tensors, whose range is that of the values that a norm reads.
+    dtype: DType,
 }
 
 struct Convolution<'a> {
@@ -161,12 +164,13 @@ pub(super) type Run<'a> = (&'a [usize], NormalForm);
 pub(super) fn stages<'a>(
     problem: &GraphProblem,
     runs: Vec<Run<'_>>,
+    dtype: DType,
     parameter: impl Fn(usize, usize) -> Option<&'a [f32]>,
 ) -> Vec<Stage<'a>> {
     let stage = |(layers, form): Run<'_>| {
         let input = &problem.steps[layers[0]].input;
         let output = &problem.steps[layers[layers.len() - 1]].output;
-        Stage::new(form, input, output, &parameter)
+        Stage::new(form, input, output, dtype, &parameter)
     };
     runs.into_iter().map(stage).collect()
 }
@@ -193,6 +197,7 @@ impl<'a> Stage<'a> {
         form: NormalForm,
         input: &[usize],
         output: &[usize],
+        dtype: DType,
         parameter: impl Fn(usize, usize) -> Option<&'a [f32]>,
     ) -> Self {
         let factor = |layer| parameter(layer, 0).expect("a factor for each channel");
@@ -257,6 +262,7 @@ impl<'a> Stage<'a> {
                 _ => 1,
             },
             plane,
+            dtype,
             output_len: output[1..].iter().product(),
         }
     }
@@ -291,7 +297,7 @@ impl<'a> Stage<'a> {
                 Ok(())
             }),
             Reduction::LayerNorm(problem) => self.reduce(number, x, y, mapped, |x, y| {
-                normalize_rows(x, y, &problem, self.affine)
+                normalize_rows(x, y, &problem, self.affine, self.dtype)
             }),
         }
     }
@@ -405,7 +411,10 @@ impl<'a> Stage<'a> {
         mut finish: impl FnMut(usize, &[f32]),
     ) {
         let first = group * (x.len() / self.plane);
-        let normalise = self.norm.as_ref().map(|norm| norm.of_group(first, x));
+        let normalise = self
+            .norm
+            .as_ref()
+            .map(|norm| norm.of_group(first, x, self.dtype));
         for (c, x) in (first..).zip(x.chunks_exact_mut(self.plane)) {
             if let Some((norm, moments)) = &normalise {
                 norm.normalise(c, *moments, x);

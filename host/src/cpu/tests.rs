@@ -8,7 +8,7 @@ use super::*;
 use crate::Options;
 use crate::lab;
 use crate::parameters::Parameters;
-use crate::{Device, Tensor};
+use crate::{DType, Device, Tensor};
 
 fn parameters(case: &Case) -> Parameters {
     let names = case
@@ -23,7 +23,7 @@ fn run_case(case: &Case) -> ArrayD<f32> {
     let problem = case.problem().unwrap();
     let inputs = std::iter::once(&case.x).chain(&case.inputs);
     let inputs: Vec<_> = inputs.map(|values| values.view()).collect();
-    run(&case.graph, &problem, &parameters(case), &inputs)
+    run(&case.graph, &problem, DType::F32, &parameters(case), &inputs)
         .unwrap()
         .remove(0)
 }

@@ -201,7 +201,8 @@ impl Model {
         let values = inputs.iter().map(|input| input.to_f32_array());
         let values = values.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = values.iter().map(|values| values.view()).collect();
-        let mut expected = cpu::run(self.graph(), &problem, parameters, &views)?.swap_remove(0);
+        let mut expected =
+            cpu::run(self.graph(), &problem, self.dtype(), parameters, &views)?.swap_remove(0);
         expected.mapv_inplace(|value| self.dtype().round(value));
         Ok(Comparison::of(&actual.view(), &expected, tolerance))
     }

@@ -280,7 +280,13 @@ impl Model {
         let values = inputs.iter().map(|input| input.host_f32());
         let values = values.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = values.iter().map(|values| values.view()).collect();
-        let outputs = cpu::run(&shared.graph, &problem, self.parameters()?, &views)?;
+        let outputs = cpu::run(
+            &shared.graph,
+            &problem,
+            x.dtype(),
+            self.parameters()?,
+            &views,
+        )?;
         let outputs = outputs.into_iter().enumerate();
         outputs
             .map(|(output, y)| Tensor::from_cpu(stream, y, x.dtype(), layout(output)))

@@ -89,10 +89,11 @@ impl Launches {
                 .to_f32_array()
         });
         let values = Parameters::of(&backend.table, values.collect::<Result<_>>()?);
+        let dtype = inputs[0].dtype();
         let inputs = inputs.iter().map(Tensor::host_f32);
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = inputs.iter().map(|input| input.view()).collect();
-        let (ys, renewed) = cpu::run_renewing(&self.graph, &self.problem, &values, &views)?;
+        let (ys, renewed) = cpu::run_renewing(&self.graph, &self.problem, dtype, &values, &views)?;
         let write = |output: RawPointer, y: ArrayD<f32>, dtype: DType, layout: Layout| {
             let (shape, owner) = (y.shape().to_vec(), Box::new(()));
             // SAFETY: as above.

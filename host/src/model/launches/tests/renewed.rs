@@ -24,7 +24,8 @@ fn batch_norms_in_training_renew_running_statistics() {
     let given = values(&chain, 2);
     let problem = chain.problem(x.shape()).unwrap();
     let on_cpu = Parameters::of(&chain.parameters().into(), given.clone());
-    let (y, renewed) = cpu::run_renewing(chain.as_ref(), &problem, &on_cpu, &[x.view()]).unwrap();
+    let (y, renewed) =
+        cpu::run_renewing(chain.as_ref(), &problem, DType::F32, &on_cpu, &[x.view()]).unwrap();
     let renewed = renewed
         .into_values()
         .map(|new| ArrayD::from_shape_vec(IxDyn(&[4]), new).unwrap());
