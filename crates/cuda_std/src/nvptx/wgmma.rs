@@ -254,8 +254,8 @@ batches! {
     add add_shared_f16_8, "f16", "m64n256k16", 128, shared 8, "\nwgmma.wait_group.sync.aligned 0;";
 }
 
-/// MMA batches of three steps that start from zero or add to the accumulator. Each step has two instructions, for alternating
-/// groups of eight columns.
+/// MMA batches of three steps that start from zero or add to the accumulator. Each step has two
+/// instructions, for alternating groups of eight columns.
 macro_rules! interleaved {
     (($how:ident $adds:literal $name:ident, $ty:tt, $shape:literal, $sums:tt) $($i:literal)*) => {
         #[inline(always)]

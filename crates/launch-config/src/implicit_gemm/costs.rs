@@ -29,9 +29,9 @@ impl GemmConfig {
         products >= MIN_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
     }
 
-    /// Approximate cycles of the implicit GEMM on a device, by which tiles are chosen. Blocks run in rounds; a
-    /// round takes the time of the tiles that share a multiprocessor. Returns `None` if they are too many to
-    /// count.
+    /// Approximate cycles of the implicit GEMM on a device, by which tiles are chosen. Blocks run in rounds;
+    /// a round takes the time of the tiles that share a multiprocessor. Returns `None` if they are too many
+    /// to count.
     #[must_use]
     pub fn cost(&self, device: &GemmDevice, batch: u64) -> Option<u64> {
         let (g, costs) = (&self.geometry, device.arch.costs());
