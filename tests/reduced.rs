@@ -314,8 +314,8 @@ fn cases() -> Vec<(Case, &'static str)> {
         (
             case(
                 "overlapping",
-                vec![conv(40), Layer::max_pool2d(3).stride(2).into()],
-                &[2, 16, 7, 7],
+                vec![conv(40), Layer::max_pool2d(4).stride(3).into()],
+                &[2, 16, 9, 9],
             ),
             "conv2d",
         ),
