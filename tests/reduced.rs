@@ -310,6 +310,15 @@ fn cases() -> Vec<(Case, &'static str)> {
             ),
             "conv2d",
         ),
+        // Windows that overlap, as many as partial windows that do not.
+        (
+            case(
+                "overlapping",
+                vec![conv(40), Layer::max_pool2d(4).stride(3).into()],
+                &[2, 16, 9, 9],
+            ),
+            "conv2d",
+        ),
         (
             case(
                 "features",

@@ -10,10 +10,10 @@
 //! cost, its cases, and the reader of its golden files. The cases of whole chains are in `chains`. All other
 //! modules are independent of single operators and chains.
 //!
-//! The modules, from the bottom up: `data`, [`numbers`], `precision` and `layers`; `case`, `bounded` and `expected`;
-//! `golden_file`, the operator-independent part of golden files; `cases`, the table entry of an operator or
-//! chain; `operators`; `chains`; `tables`; `judgement`, the expected outputs of a case; [`golden`], which
-//! finds a file's operator in the tables.
+//! The modules, from the bottom up: `data`, [`numbers`], `precision` and `layers`; `case`, `bounded` and
+//! `expected`; `golden_file`, the operator-independent part of golden files; `cases`, the table entry of an
+//! operator or chain; `operators`; `chains`; `tables`; `judgement`, the expected outputs of a case;
+//! [`golden`], which finds a file's operator in the tables.
 //!
 //! The code is simple rather than fast, yet a chain at full size takes seconds: the innermost loops run over
 //! consecutive elements, samples are distributed over the cores, and no intermediate tensor exists as a
