@@ -128,7 +128,7 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     let (pool, clamp) = (Layer::from(spec(row)), Layer::clamp(0.25, 0.75));
     let scale = Layer::from(Layer::scale("scale"));
     let special = |layers: &[Layer]| case::<T>(layers.to_vec(), &row.0).special();
-    let plain = special(&[pool.clone()]);
+    let plain = special(std::slice::from_ref(&pool));
     let clamped = special(&[pool.clone(), clamp.clone()]);
     let mut scaled = [
         special(&[scale.clone(), pool.clone(), clamp]),
