@@ -161,8 +161,8 @@ fn convolutions_of_copies_have_the_same_results() {
         let sums = convolved(of, |at| &of_input[place(at)..][..line], taps);
         assert_eq!(sums, wanted, "{conv:?}");
         // Tensor maps take strides of whole units.
-        let units = [few.window_step as usize, pitch as usize, line];
-        assert!(units.iter().all(|step| step.is_multiple_of(8)), "{conv:?}");
+        let are_whole = [few.window_step, pitch, of.group_c].map(|values| values % 8);
+        assert_eq!(are_whole, [0; 3], "{conv:?}");
         let is_dense = few.input.padded_rows == of.h
             && (0..of.h.min(2))
                 .all(|h| (0..of.w).all(|w| place([0, 0, h, w]) == (h * of.w + w) as usize * line));
