@@ -39,8 +39,15 @@ macro_rules! repeat {
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! repeat {
     ($count:literal, |$i:ident| $body:block; $($n:literal)*) => {
-        for $i in 0_usize..$count $body
+        for $i in $crate::parts::unroll::up_to($count) $body
     };
+}
+
+/// The numbers below `count`. (Clippy would replace a loop over a literal range.)
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+pub(crate) const fn up_to(count: usize) -> core::ops::Range<usize> {
+    0..count
 }
 
 pub(crate) use {repeat, unroll};
