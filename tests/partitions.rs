@@ -210,8 +210,8 @@ fn one_way(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// A norm reads values of the tensors' type. If one overflows to infinity, all values that share its statistics
-/// are NaN, in every partition, and no others.
+/// A norm reads values of the tensors' type. If one overflows to infinity, all values that share its
+/// statistics are NaN, in every partition, and no others.
 fn overflow(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let conv = |groups| Layer::from(Layer::conv2d("conv", 16, 3).padding(1).groups(groups));

@@ -18,9 +18,9 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::parameters::{MAX_PARAMETERS, Parameters};
 
-/// Computes all outputs of `graph` in f32, with statistics in float64. `dtype` is the type of its tensors; only
-/// its range matters, for values that a norm reads. `inputs` are the first input and the
-/// further ones, in the problem's shapes.
+/// Computes all outputs of `graph` in f32, with statistics in float64. `dtype` is the type of its tensors;
+/// only its range matters, for values that a norm reads. `inputs` are the first input and the further ones,
+/// in the problem's shapes.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
