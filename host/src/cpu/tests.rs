@@ -23,9 +23,15 @@ fn run_case(case: &Case) -> ArrayD<f32> {
     let problem = case.problem().unwrap();
     let inputs = std::iter::once(&case.x).chain(&case.inputs);
     let inputs: Vec<_> = inputs.map(|values| values.view()).collect();
-    run(&case.graph, &problem, DType::F32, &parameters(case), &inputs)
-        .unwrap()
-        .remove(0)
+    run(
+        &case.graph,
+        &problem,
+        DType::F32,
+        &parameters(case),
+        &inputs,
+    )
+    .unwrap()
+    .remove(0)
 }
 
 /// A chain of one layer gives the same bits as the operator's own function.
