@@ -1,11 +1,11 @@
 """The operator ``torch.ops.convfuse.run``, and the properties that PyTorch needs in addition to its kernels.
 
 ``run_`` is the same for chains that update running statistics, in place. Both also run networks with one
-output; ``run_network`` and ``run_network_`` return the outputs of a network with several. The operators are native: the
-extension registers their kernels for CUDA and the CPU, and a call runs no Python code. This module has their
-*fake* implementations, which give ``torch.compile`` and ``torch.export`` the properties of their outputs, and
-their count of floating-point operations. The operators are for inference: :func:`run` computes with PyTorch's
-own layers if gradients are required.
+output; ``run_network`` and ``run_network_`` return the outputs of a network with several. The operators are
+native: the extension registers their kernels for CUDA and the CPU, and a call runs no Python code. This
+module has their *fake* implementations, which give ``torch.compile`` and ``torch.export`` the properties of
+their outputs, and their count of floating-point operations. The operators are for inference: :func:`run`
+computes with PyTorch's own layers if gradients are required.
 """
 
 from __future__ import annotations

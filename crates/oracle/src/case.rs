@@ -255,17 +255,6 @@ impl Case {
         self
     }
 
-    /// The case with special values, [`numbers::special`], as its parameters.
-    #[must_use]
-    pub fn special_parameters(mut self) -> Case {
-        for (seed, values) in (0..).zip(&mut self.parameters) {
-            for (index, v) in values.iter_mut().enumerate() {
-                *v = numbers::special(seed, index);
-            }
-        }
-        self
-    }
-
     /// The case with a single NaN, the 20th element of its input.
     #[must_use]
     pub fn poisoned(mut self) -> Case {

@@ -70,7 +70,6 @@ pub(crate) fn row(operator: &str, attributes: &str, line: &str) -> Case {
             None => match *edit {
                 "poisoned" => case.poisoned(),
                 "at_bounds" => case.at_bounds(),
-                "special_parameters" => case.special_parameters(),
                 _ => case.special(),
             },
         })

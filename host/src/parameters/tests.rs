@@ -217,7 +217,6 @@ fn values_that_there_is_no_use_for_are_named() {
     assert!(Parameters::init(&bare, 1).unwrap().check(&chain).is_err());
 }
 
-/// The values on which existing files, benchmarks and goldens depend.
 #[test]
 fn a_value_for_no_parameter_is_refused_with_the_names_of_all() {
     let chain = Chain::new(2, (Layer::conv2d("conv", 4, 3), Layer::scale("scale"))).unwrap();
@@ -231,6 +230,7 @@ fn a_value_for_no_parameter_is_refused_with_the_names_of_all() {
     assert!(parameters == before);
 }
 
+/// The values on which existing files, benchmarks and goldens depend.
 #[test]
 fn a_seed_gives_the_values_that_it_always_gave() {
     let hash = |chain: &Graph| -> Vec<(String, u64)> {
