@@ -20,7 +20,13 @@ pub(crate) fn trials() -> Vec<Trial> {
         "reduced",
         &[("has_infinities_where_windows_have_them", not_finite)],
     ));
-    trials.push(Backend::Emulator.trial("reduced", "is_written_once", launches));
+    let explained = Backend::Emulator;
+    trials.push(explained.trial("reduced", "is_written_once", launches));
+    trials.push(explained.trial(
+        "reduced",
+        "skips_convolutions_before_constants_alone",
+        means,
+    ));
     trials
 }
 
@@ -351,6 +357,41 @@ fn launches(backend: Backend) -> Outcome {
         // A region of a single layer has no reduction.
         let is_reduced = usize::from(layers.contains(' '));
         assert_eq!(reduced.count(), is_reduced, "{facts}");
+    }
+    Ok(())
+}
+
+/// A mean over many results replaces the convolution only if all between them are constants of the whole
+/// tensor.
+fn means(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let properties = DeviceProperties::named("h100").expect("an H100 has a name");
+    let mean = || Layer::from(Layer::mean(&[2, 3]));
+    let between: [(&str, Vec<Layer>, bool); 8] = [
+        ("nothing", vec![], true),
+        ("constants", vec![Layer::mul(0.5), Layer::add(2.0)], true),
+        ("relu", vec![Layer::relu()], false),
+        ("clamp", vec![Layer::clamp(-1.0, 1.0)], false),
+        ("silu", vec![Layer::mul(0.5), Layer::silu()], false),
+        ("batch_norm", vec![Layer::batch_norm("norm").into()], false),
+        ("scale", vec![Layer::scale("scale").into()], false),
+        ("prelu", vec![Layer::prelu("prelu", 8).into()], false),
+    ];
+    for (name, between, is_skipped) in between {
+        let convolution = Layer::from(Layer::conv2d("conv", 8, 3));
+        let layers = [vec![convolution], between, vec![mean()]].concat();
+        let case = Case::of_graph(
+            name,
+            Chain::new(4, layers).expect("a chain"),
+            &[2, 4, 66, 70],
+        );
+        let model = chains::model(&stream, &case, DType::F32)?;
+        let facts = model.explain_for(case.x.shape(), &Options::default(), &properties)?;
+        assert_eq!(
+            facts.regions[0].kernels == "conv-mean",
+            is_skipped,
+            "{name}: {facts}"
+        );
     }
     Ok(())
 }
