@@ -29,6 +29,15 @@ impl DType {
         }
     }
 
+    /// The least magnitude that [`round`](Self::round) makes infinite.
+    pub(crate) fn least_infinite(self) -> f32 {
+        match self {
+            DType::F32 => f32::INFINITY,
+            DType::F16 => 65_520.0,
+            DType::BF16 => f32::from_bits(0x7f7f_8000),
+        }
+    }
+
     /// Rounds to the nearest number that the type can hold, ties to even.
     pub fn round(self, value: f32) -> f32 {
         match self {
@@ -209,6 +218,9 @@ mod tests {
         assert_eq!(DType::F16.round_f64(65_519.999_999_999), 65504.0);
         assert_eq!(DType::F16.round_f64(65520.0), f32::INFINITY);
         for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let least = dtype.least_infinite();
+            assert_eq!(dtype.round(least), f32::INFINITY);
+            assert!(dtype.round(least.next_down()).is_finite());
             assert_eq!(dtype.round_f64(1e300), f32::INFINITY);
             assert_eq!(dtype.round_f64(f64::NEG_INFINITY), f32::NEG_INFINITY);
             assert_eq!(dtype.round_f64(-1e-300).to_bits(), (-0f32).to_bits());

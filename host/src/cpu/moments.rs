@@ -19,21 +19,14 @@ pub(super) struct Moments {
 const LANES: usize = 8;
 
 impl Moments {
-    const NAN: Self = Self {
-        mean: f64::NAN,
-        variance: f64::NAN,
-    };
-
     /// Computes the moments in two passes. The second sums differences from the mean, so nothing cancels for
-    /// any mean. The moments of values that are beyond the range of `dtype` are NaN: on a GPU such values are
-    /// infinite where a norm reads them.
+    /// any mean. Values that are beyond the range of `dtype` count as infinite, as they are on a GPU where a
+    /// norm reads them.
     pub(super) fn of(x: &[f32], dtype: DType) -> Self {
-        if is_beyond(x, dtype) {
-            return Self::NAN;
-        }
+        let read = reader(dtype);
         let count = x.len() as f64;
-        let mean = sum(x, |v| v) / count;
-        let variance = sum(x, |v| (v - mean) * (v - mean)) / count;
+        let mean = sum(x, &read) / count;
+        let variance = sum(x, |v| (read(v) - mean) * (read(v) - mean)) / count;
         Self { mean, variance }
     }
 
@@ -42,14 +35,12 @@ impl Moments {
     pub(super) fn of_batch(x: &[f32], channels: usize, spatial: usize, dtype: DType) -> Vec<Self> {
         let of_channel = |c: usize| {
             let planes = || x.chunks_exact(spatial).skip(c).step_by(channels);
-            if planes().any(|x| is_beyond(x, dtype)) {
-                return Self::NAN;
-            }
+            let read = reader(dtype);
             let count = (planes().len() * spatial) as f64;
             let over_batch =
                 |f: &dyn Fn(f64) -> f64| planes().map(|x| sum(x, f)).sum::<f64>() / count;
-            let mean = over_batch(&|v| v);
-            let variance = over_batch(&|v| (v - mean) * (v - mean));
+            let mean = over_batch(&read);
+            let variance = over_batch(&|v| (read(v) - mean) * (read(v) - mean));
             Self { mean, variance }
         };
         (0..channels).into_par_iter().map(of_channel).collect()
@@ -61,14 +52,16 @@ impl Moments {
     }
 }
 
-/// Whether one of these values is infinite in `dtype`.
-fn is_beyond(x: &[f32], dtype: DType) -> bool {
-    let least = match dtype {
-        DType::F32 => f32::INFINITY,
-        DType::F16 => 65_520.0,
-        DType::BF16 => f32::from_bits(0x7f7f_8000),
-    };
-    x.iter().any(|v| v.abs() >= least)
+/// Returns the function that makes values infinite which are beyond the range of `dtype`.
+fn reader(dtype: DType) -> impl Fn(f64) -> f64 {
+    let least = f64::from(dtype.least_infinite());
+    move |v| {
+        if v.abs() < least {
+            v
+        } else {
+            v * f64::INFINITY
+        }
+    }
 }
 
 /// Sums `f` of each value, in independent lanes.
@@ -134,5 +127,26 @@ fn normalize_row(x: &mut [f32], eps: f64, [weight, bias]: [Option<&[f32]>; 2], d
 pub(super) fn normalize(x: &mut [f32], mean: f64, gain: f64, bias: f64) {
     for v in x {
         *v = ((f64::from(*v) - mean) * gain + bias) as f32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn infinite_values_have_an_infinite_mean() {
+        for (value, dtype) in [(f32::INFINITY, DType::F32), (-65_520.0, DType::F16)] {
+            let x = [1.0, value];
+            let of_batch = Moments::of_batch(&x, 1, 1, dtype)[0];
+            for moments in [Moments::of(&x, dtype), of_batch] {
+                assert_eq!(moments.mean, f64::INFINITY.copysign(value.into()));
+                assert!(moments.variance.is_nan());
+            }
+        }
+        assert_eq!(
+            Moments::of(&[65_519.0, 65_519.0], DType::F16).mean,
+            65_519.0
+        );
     }
 }
