@@ -9,6 +9,7 @@ use crate::{Error, data};
 use launch_config::Arch;
 
 mod filters_in_place;
+mod norms;
 mod renewed;
 
 /// A chain, its partition and input shape. `kernels` has, for each architecture, a kernel that prepares

@@ -133,3 +133,28 @@ fn channels_last_batches_renew_the_same_statistics() {
         }
     }
 }
+
+/// Inputs without elements renew nothing, on a device as on the CPU.
+#[test]
+fn inputs_without_elements_renew_nothing() {
+    let norm = Layer::batch_norm("norm").training(true);
+    let layers = (Layer::conv2d("conv", 4, 3), norm, Layer::relu());
+    let chain = Chain::new(4, layers).unwrap();
+    let x: ArrayD<f32> = ArrayD::zeros(&[0, 4, 4, 5][..]);
+    let given = values(&chain, 2);
+    let problem = chain.problem(x.shape()).unwrap();
+    let on_cpu = Parameters::of(&chain.parameters().into(), given.clone());
+    let ran = cpu::run_renewing(chain.as_ref(), &problem, DType::F32, &on_cpu, &[x.view()]);
+    assert!(ran.unwrap().1.is_empty());
+    let options = Options::default();
+    for stream in [stream(Arch::Sm90), Device::cpu().stream().unwrap()] {
+        let parameters = tensors(&stream, &given, DType::F32);
+        let x = Tensor::from_f32_array(&stream, &x, DType::F32).unwrap();
+        let of = Inputs::new(&x);
+        let launches = Launches::given(&stream, chain.as_ref(), of, &parameters, &options);
+        let launches = launches.unwrap();
+        assert!(launches.renewed().is_empty());
+        let y = run_renewing(&launches, &stream, &x, &parameters, &[]);
+        assert!(y.is_empty());
+    }
+}
