@@ -2,6 +2,7 @@
 
 use convfuse::graph::{Graph, Layer};
 use convfuse::model::Precision;
+use convfuse::spec::Layout;
 use convfuse::{DType, Device, Model, Options, Parameters, Tensor, data};
 use libtest_mimic::Trial;
 
@@ -90,15 +91,21 @@ fn outputs(backend: Backend) -> Outcome {
         .output("given")
         .output("joined")
         .build("y")?;
-    check(backend, &graph, 1)
+    // Outputs that are not reformatted.
+    let options = Options::default().output_layout(Layout::Nhwc);
+    check_with(backend, &graph, options, 1)
+}
+
+fn check(backend: Backend, graph: &Graph, copies: usize) -> Outcome {
+    check_with(backend, graph, Options::default(), copies)
 }
 
 /// Compares all outputs of a network with the CPU's. On a device with kernels for it, `copies` operands are copied.
-fn check(backend: Backend, graph: &Graph, copies: usize) -> Outcome {
+fn check_with(backend: Backend, graph: &Graph, options: Options, copies: usize) -> Outcome {
     let (stream, cpu) = (backend.stream()?, Device::cpu().stream()?);
     let parameters = Parameters::init(graph, 3)?;
     let values = data::signed(1, &[2, 3, 14, 19][..]);
-    let fast = Options::default().precision(Precision::Fast);
+    let fast = options.precision(Precision::Fast);
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let on_cpu = Model::with_dtype(&cpu, graph, &parameters, dtype)?;
         let x = Tensor::from_f32_array(&cpu, &values, dtype)?;

@@ -154,7 +154,9 @@ fn inputs_without_elements_renew_nothing() {
         let launches = Launches::given(&stream, chain.as_ref(), of, &parameters, &options);
         let launches = launches.unwrap();
         assert!(launches.renewed().is_empty());
-        let y = run_renewing(&launches, &stream, &x, &parameters, &[]);
-        assert!(y.is_empty());
+        if stream.device().is_emulator() {
+            let y = run_renewing(&launches, &stream, &x, &parameters, &[]);
+            assert!(y.is_empty());
+        }
     }
 }
