@@ -79,7 +79,7 @@ fn unaligned(backend: Backend) -> Outcome {
     check(backend, &graph, 5)
 }
 
-/// A product that is an output too, one whose part is written in place, and a concatenation that is an output.
+/// A product that is an output too, one that is written in place, and a concatenation that is an output.
 fn outputs(backend: Backend) -> Outcome {
     let graph = Graph::builder("x", 3)
         .layer("stem", "x", conv("conv1", 16, 3))
@@ -100,7 +100,8 @@ fn check(backend: Backend, graph: &Graph, copies: usize) -> Outcome {
     check_with(backend, graph, Options::default(), copies)
 }
 
-/// Compares all outputs of a network with the CPU's. On a device with kernels for it, `copies` operands are copied.
+/// Compares all outputs of a network with the CPU's. On a device with kernels for it, `copies` operands are
+/// copied.
 fn check_with(backend: Backend, graph: &Graph, options: Options, copies: usize) -> Outcome {
     let (stream, cpu) = (backend.stream()?, Device::cpu().stream()?);
     let parameters = Parameters::init(graph, 3)?;
