@@ -207,7 +207,46 @@ pub(crate) fn cases() -> Vec<Case> {
         ),
         case("depthwise_and_gated", gated(depthwise()), &[2, 16, 9, 8]),
         case("kept", kept(), &[2, 8, 7, 10]),
+        case("kept_on_large_planes", kept_on_planes(), &[2, 1, 34, 47]),
+        case("rows", rows(), &[5, 24]),
+        case("operands", operands(), &[2, 8, 6, 7]),
     ]
+}
+
+/// A kept value, with which the CPU computes a part of a plane at a time, and a residual behind it.
+fn kept_on_planes() -> Graph {
+    let graph = Graph::builder("x", 1)
+        .input("r")
+        .layer("a", "x", Layer::silu())
+        .layer("b", "a", Layer::tanh())
+        .layer("c", "b", Layer::mul("a"))
+        .layer("y", "c", Layer::add("r"));
+    graph.build("y").expect("a graph")
+}
+
+/// A norm of rows that are all channels of a sample, and parameters for each channel behind it.
+fn rows() -> Graph {
+    let graph = Graph::builder("x", 24)
+        .layer("a", "x", Layer::layer_norm("norm", &[24]))
+        .layer("b", "a", Layer::mul(BroadcastParameter::new("gain")))
+        .layer("c", "b", Layer::add(BroadcastParameter::new("shift")))
+        .layer("y", "c", Layer::relu());
+    graph.build("y").expect("a graph")
+}
+
+/// Parameters and a residual behind one function, in either order.
+fn operands() -> Graph {
+    let graph = Graph::builder("x", 8)
+        .input("r")
+        .layer("a", "x", conv("a", 8, 3, 1))
+        .layer("b", "a", Layer::relu())
+        .layer("c", "b", Layer::mul(BroadcastParameter::new("gain")))
+        .layer("d", "c", Layer::add("r"))
+        .layer("e", "d", conv("e", 8, 3, 1))
+        .layer("f", "e", Layer::silu())
+        .layer("g", "f", Layer::sub("r"))
+        .layer("y", "g", Layer::mul(BroadcastParameter::new("factor")));
+    graph.build("y").expect("a graph")
 }
 
 /// A graph that accepts an input without a batch.

@@ -10,6 +10,7 @@ use launch_config::Arch;
 
 mod filters_in_place;
 mod norms;
+mod outputs;
 mod renewed;
 
 /// A chain, its partition and input shape. `kernels` has, for each architecture, a kernel that prepares

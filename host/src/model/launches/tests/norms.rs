@@ -25,6 +25,42 @@ fn norms() -> Vec<Layer> {
     ]
 }
 
+/// A producer that pools reads the signs of the weights, here negative ones in f32: the largest results are
+/// those of the smallest values.
+#[test]
+fn producers_that_pool_read_the_signs_of_f32_weights() {
+    let layers = (
+        Layer::conv2d("conv", SHAPE[1], 1),
+        Layer::group_norm("norm", 2).eps(1e-12),
+        Layer::max_pool2d(2),
+    );
+    let chain = Chain::new(SHAPE[1], layers).unwrap();
+    let parameter = |parameter: &Parameter| {
+        let identity = |index: IxDyn| f32::from(u8::from(index[0] == index[1]));
+        let shape = &parameter.shape[..];
+        match &*parameter.name {
+            "conv.weight" => ArrayD::from_shape_fn(shape, identity),
+            "norm.weight" => ArrayD::from_elem(shape, -1.0),
+            _ => ArrayD::zeros(shape),
+        }
+    };
+    let values: Vec<_> = chain.parameters().iter().map(parameter).collect();
+    let partition = "conv2d group_norm max_pool2d @implicit-gemm";
+    let partition = Partition::parse(&chain, partition).unwrap();
+    let options = Options::default().partition(partition);
+    let alternating = |index: IxDyn| 1.0 - 2.0 * (index.slice().iter().sum::<usize>() % 2) as f32;
+    let signs = ArrayD::from_shape_fn(&SHAPE[..], alternating);
+    for arch in ARCHS {
+        let stream = stream(arch);
+        let given = tensors(&stream, &values, DType::F32);
+        let model = Model::from_tensors(&stream, &chain, given, DType::F16).unwrap();
+        let x = Tensor::from_f32_array(&stream, &signs, DType::F16).unwrap();
+        let y = model.forward_with(&x, &options).unwrap();
+        let y = y.to_f32_array().unwrap();
+        assert!(y.iter().all(|&y| y == 1.0), "{arch:?} {y}");
+    }
+}
+
 /// The norms of 1 and -1 are these values plus the bias. The sum is rounded to another value if the bias is
 /// rounded first, wherever the norm is: alone, after a convolution that changes nothing, and among functions.
 #[test]
