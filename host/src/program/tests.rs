@@ -99,6 +99,17 @@ fn prepared_parameters_go_with_the_last_program_that_uses_them() {
 }
 
 #[test]
+fn dense_outputs_begin_at_aligned_addresses() {
+    let stream = Device::emulator().stream().unwrap();
+    let both = Tensor::zeros(&stream, &[8], DType::F32).unwrap();
+    let refused = |start: usize| {
+        let y = both.slice(start..start + 2).unwrap();
+        expect_output("test", &[2], DType::F32, &Order::Dense, &y).is_err()
+    };
+    assert_eq!([0, 1, 4].map(refused), [false, true, false]);
+}
+
+#[test]
 fn programs_cross_threads() {
     fn check<T: Send + Sync>() {}
     check::<Program>();
