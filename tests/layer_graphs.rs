@@ -208,7 +208,6 @@ pub(crate) fn cases() -> Vec<Case> {
         case("depthwise_and_gated", gated(depthwise()), &[2, 16, 9, 8]),
         case("kept", kept(), &[2, 8, 7, 10]),
         case("kept_on_large_planes", kept_on_planes(), &[2, 1, 34, 47]),
-        case("rows", rows(), &[5, 24]),
         case("operands", operands(), &[2, 8, 6, 7]),
     ]
 }
@@ -224,28 +223,17 @@ fn kept_on_planes() -> Graph {
     graph.build("y").expect("a graph")
 }
 
-/// A norm of rows that are all channels of a sample, and parameters for each channel behind it.
-fn rows() -> Graph {
-    let graph = Graph::builder("x", 24)
-        .layer("a", "x", Layer::layer_norm("norm", &[24]))
-        .layer("b", "a", Layer::mul(BroadcastParameter::new("gain")))
-        .layer("c", "b", Layer::add(BroadcastParameter::new("shift")))
-        .layer("y", "c", Layer::relu());
-    graph.build("y").expect("a graph")
-}
-
-/// Parameters and a residual behind one function, in either order.
+/// Parameters with a residual right behind them, after a transposed convolution and after a softmax.
 fn operands() -> Graph {
     let graph = Graph::builder("x", 8)
         .input("r")
-        .layer("a", "x", conv("a", 8, 3, 1))
+        .layer("a", "x", Layer::conv_transpose2d("up", 8, 2).stride(2))
         .layer("b", "a", Layer::relu())
         .layer("c", "b", Layer::mul(BroadcastParameter::new("gain")))
         .layer("d", "c", Layer::add("r"))
-        .layer("e", "d", conv("e", 8, 3, 1))
-        .layer("f", "e", Layer::silu())
-        .layer("g", "f", Layer::sub("r"))
-        .layer("y", "g", Layer::mul(BroadcastParameter::new("factor")));
+        .layer("e", "d", Layer::softmax(&[1]))
+        .layer("f", "e", Layer::mul(BroadcastParameter::new("factor")))
+        .layer("y", "f", Layer::sub("r"));
     graph.build("y").expect("a graph")
 }
 

@@ -109,9 +109,9 @@ pub(super) fn graphs(c: &mut Choices) -> Plan {
         });
     }
     let last = values.len() - 1;
-    for number in 1..last {
-        if outputs.contains(&number) || !values[number].is_read {
-            graph = graph.output(name(number));
+    for (number, value) in values.iter().enumerate().take(last).skip(1) {
+        if outputs.contains(&number) || !value.is_read {
+            graph = graph.output(&*value.name);
         }
     }
     let graph = graph.build(&name(last)).ok();

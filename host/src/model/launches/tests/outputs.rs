@@ -13,7 +13,7 @@ fn each_output_has_its_own_layout() {
     let mean = Layer::mean(&[2, 3]);
     let graphs = [
         image()
-            .layer("mean", "image", mean.clone())
+            .layer("mean", "image", mean)
             .output("image")
             .build("mean"),
         image()
