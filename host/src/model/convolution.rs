@@ -7,7 +7,7 @@ use crate::device::Tensor;
 use crate::error::Error;
 use crate::error::Result;
 use crate::graph::{Chain, ConvLayer, ConvTransposeLayer, Layer, LayerProblem};
-use crate::operators::launching::{checked, shape_of, single, with_or_without_batch};
+use crate::operators::launching::{checked, on_cpu, shape_of, with_or_without_batch};
 use crate::spec::{
     Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, ConvTranspose1dSpec,
     ConvTranspose2dSpec, ConvTranspose3dSpec, ConvTransposeProblem, ConvTransposeSpec,
@@ -355,7 +355,7 @@ fn run_layer(
     let parameters = [("weight", Some(weight)), ("bias", bias)];
     let operator = layer.operator();
     if x.device().is_cpu() {
-        return single(operator, x, problem, &parameters);
+        return on_cpu(operator, x, &problem, &parameters);
     }
     let chain = Chain::new(x.shape()[1], [layer])?;
     let tensors = checked(operator, x, &parameters)?.into_iter().flatten();

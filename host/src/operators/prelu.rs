@@ -1,6 +1,6 @@
 //! `prelu`: a rectifier with a learned slope.
 
-use super::launching::{compute, single};
+use super::launching::{OwnKernels, Parameters, compute, first, single};
 use kernels_gpu::scale::SCALE;
 use launch_config::KernelGeometry;
 
@@ -43,7 +43,7 @@ use launch_config::elementwise;
 /// [`torch.nn.functional.prelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html).
 pub fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let problem = PreluSpec::default().problem(x.shape(), weight.shape())?;
-    single("prelu", x, problem.into(), &[("weight", Some(weight))])
+    single("prelu", x, problem, &[("weight", Some(weight))])
 }
 
 /// Appends the operator to a program, as a scale of all values that are not above 0.
@@ -58,4 +58,15 @@ pub(crate) fn append(
     let arguments = (x, weight, y, geometry, 0.0);
     // SAFETY: `x` and `y` have `geometry.elements` elements, `weight` one per channel of the geometry.
     unsafe { compute(program, &SCALE, &label, shape, y, arguments) }
+}
+
+impl OwnKernels for PreluProblem {
+    fn append(
+        &self,
+        program: &mut ProgramBuilder,
+        x: Value,
+        parameters: Parameters,
+    ) -> Result<Value> {
+        append(program, x, first(parameters), self)
+    }
 }

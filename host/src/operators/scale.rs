@@ -1,6 +1,6 @@
 //! Multiplication by one factor per channel.
 
-use super::launching::{compute, single};
+use super::launching::{OwnKernels, Parameters, compute, first, single};
 use kernels_gpu::scale::SCALE;
 use launch_config::KernelGeometry;
 
@@ -36,7 +36,7 @@ use launch_config::elementwise;
 /// ```
 pub fn scale(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let problem = ScaleSpec::default().problem(x.shape(), scale.shape())?;
-    single("scale", x, problem.into(), &[("scale", Some(scale))])
+    single("scale", x, problem, &[("scale", Some(scale))])
 }
 
 /// Appends the operator to a program.
@@ -51,4 +51,15 @@ pub(crate) fn append(
     let arguments = (x, scale, y, geometry, f32::INFINITY);
     // SAFETY: `x` and `y` have `geometry.elements` elements, `scale` one per channel.
     unsafe { compute(program, &SCALE, &label, shape, y, arguments) }
+}
+
+impl OwnKernels for ScaleProblem {
+    fn append(
+        &self,
+        program: &mut ProgramBuilder,
+        x: Value,
+        parameters: Parameters,
+    ) -> Result<Value> {
+        append(program, x, first(parameters), self)
+    }
 }

@@ -345,6 +345,7 @@ macro_rules! layers {
             $($Problem => LayerProblem::$Variant;)+
             ReductionProblem => LayerProblem::Reduction;
             ArithmeticProblem => LayerProblem::Arithmetic;
+            PointwiseProblem => LayerProblem::Pointwise;
         }
     };
 }

@@ -7,10 +7,10 @@ use kernels_gpu::fused::implicit_gemm::{
 };
 
 use super::super::convolved::{Convolved, Parameters};
-use super::super::preparation::{Preparation, prepared};
 use super::ImplicitGemm;
 use crate::device::{DType, Order};
 use crate::error::Result;
+use crate::operators::preparation::{Preparation, prepared};
 use crate::program::{MapOf, ProgramBuilder, Value};
 use cuda_std::Label;
 use launch_config::implicit_gemm::sm90::MainloopConfig;
