@@ -1,7 +1,5 @@
 //! Convolution in one to three dimensions (cross-correlation, as PyTorch defines it).
 
-#[cfg(feature = "graph")]
-pub(crate) mod layer;
 mod padding;
 
 pub use padding::{Pad, Padding, PaddingMode};

@@ -1,8 +1,5 @@
 //! Transposed convolution in one to three dimensions, as PyTorch defines it.
 
-#[cfg(feature = "graph")]
-pub(crate) mod layer;
-
 use crate::conv::{check_channels, lifted};
 use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 use crate::setters::{PerAxis, setters};

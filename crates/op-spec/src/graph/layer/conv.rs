@@ -7,13 +7,12 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConvProblem, ConvSpec, Padding, PaddingMode};
-use crate::SpecError;
+use super::{Flow, GraphLayer, Layer, LayerProblem};
+use crate::attributes::{Axes, AxesError, axes, is_one, is_true, one, yes};
 use crate::graph::Initialisation;
-use crate::graph::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
-use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
 use crate::graph::parameters::{Wanted, unless};
 use crate::setters::{PerAxis, setters};
+use crate::{ConvProblem, ConvSpec, Padding, PaddingMode, SpecError};
 
 /// Defines the layers of a kind of convolutions: their fields, their constructors, and their part in a graph.
 macro_rules! convolution_layers {

@@ -6,13 +6,12 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConvTransposeProblem, ConvTransposeSpec};
-use crate::SpecError;
-use crate::conv::layer::{convolution_layers, weight_and_bias};
-use crate::graph::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
-use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+use super::conv::{convolution_layers, weight_and_bias};
+use super::{Flow, GraphLayer, Layer, LayerProblem};
+use crate::attributes::{Axes, AxesError, axes, is_one, is_true, one, yes};
 use crate::graph::parameters::Wanted;
 use crate::setters::{PerAxis, setters};
+use crate::{ConvTransposeProblem, ConvTransposeSpec, SpecError};
 
 convolution_layers! {
     /// A transposed convolution, as `torch.nn.ConvTranspose1d`, `torch.nn.ConvTranspose2d` and

@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Flow, GraphLayer, Layer, LayerProblem};
+use crate::attributes::{is_true, yes};
 use crate::error::{Quantity, RankRule, SpecError, at_least_one, channels_alone};
 use crate::graph::Initialisation;
-use crate::graph::file::{is_true, yes};
-use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
 use crate::graph::parameters::{Wanted, unless};
 use crate::setters::setters;
 use crate::{ConvProblem, ConvSpec};
