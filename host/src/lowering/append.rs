@@ -5,7 +5,7 @@ mod pools;
 
 use launch_config::KernelGeometry;
 use op_spec::Layout;
-use op_spec::graph::{ChannelAffine, LayerProblem, Operand};
+use op_spec::graph::{ChannelAffine, Operand};
 
 use super::chosen::Chosen;
 use super::epilogue::{EpilogueKernels, Map, SeriesKernel, Store, WindowsKernel};
@@ -15,7 +15,7 @@ use super::producer::Producer;
 use super::region::Query;
 use crate::device::Order;
 use crate::error::Result;
-use crate::operators::conv::{Filters, append_pad};
+use crate::operators::conv::Filters;
 use crate::operators::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use crate::operators::fused::norm_nhwc::Parameters as NormParameters;
 use crate::operators::fused::{depthwise, gemm, implicit_gemm};
@@ -27,7 +27,8 @@ use crate::operators::one_launch::{
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
     Affine, ConvolutionParameters, Preparations, append_layer, batch_norm, batch_norm_parameters,
-    conv, conv_transpose, gate, layer_norm, pad, pointwise, pool, rows, shuffle, softmax, upsample,
+    conv, conv_transpose, gate, layer_norm, own_kernels, pad, pointwise, pool, rows, shuffle,
+    softmax, upsample,
 };
 use crate::parameters::MAX_PARAMETERS;
 use crate::program::{ProgramBuilder, Value};
@@ -123,12 +124,8 @@ impl<'a> Appending<'a> {
 
     /// Pads `x` if `layer` is a convolution with separate padding.
     fn padded(&mut self, x: Value, layer: usize) -> Result<Value> {
-        match &self.of.problem.steps[layer].problem {
-            LayerProblem::Conv1d(conv) => append_pad(self.program, x, conv),
-            LayerProblem::Conv2d(conv) => append_pad(self.program, x, conv),
-            LayerProblem::Conv3d(conv) => append_pad(self.program, x, conv),
-            _ => Ok(x),
-        }
+        let kernels = own_kernels(&self.of.problem.steps[layer].problem);
+        kernels.map_or(Ok(x), |kernels| kernels.padded(self.program, x))
     }
 
     /// Returns a graph's value, computed by an earlier region.

@@ -10,7 +10,6 @@ use launch_config::conv::{ChannelTile, ConvGeometry};
 
 pub(crate) use mean::ConvMean;
 pub(crate) use nhwc::append as append_nhwc;
-pub(crate) use pad::append as append_pad;
 
 use super::launching::{OwnKernels, Parameters, compute, first};
 use crate::error::Result;
@@ -47,10 +46,18 @@ impl<const D: usize> OwnKernels for ConvProblem<D> {
             weight: first(parameters),
             bias: parameters[1],
         };
-        let x = append_pad(program, x, self)?;
+        let x = self.padded(program, x)?;
         // Absent dimensions have extents of 1; sequences are images of one row.
         let (geometry, dimensions) = (self.geometry()?, (D as u32).max(2));
         append_direct(program, [x, y], filters, geometry, dimensions)
+    }
+
+    fn has_separate_padding(&self) -> bool {
+        self.pad.is_some()
+    }
+
+    fn padded(&self, program: &mut ProgramBuilder, x: Value) -> Result<Value> {
+        pad::append(program, x, self)
     }
 
     fn direct_tile(&self) -> Option<ChannelTile> {

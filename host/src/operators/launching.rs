@@ -46,6 +46,16 @@ pub(crate) trait OwnKernels {
         parameters: Parameters,
     ) -> Result<Value>;
 
+    /// Whether a separate launch pads the input of a convolution.
+    fn has_separate_padding(&self) -> bool {
+        false
+    }
+
+    /// Appends the launch that pads `x`, `(n, c, *)`, if there is one.
+    fn padded(&self, _: &mut ProgramBuilder, x: Value) -> Result<Value> {
+        Ok(x)
+    }
+
     /// The tile of a direct convolution.
     fn direct_tile(&self) -> Option<ChannelTile> {
         None

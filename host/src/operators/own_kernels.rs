@@ -31,32 +31,11 @@ macro_rules! with_own_kernels {
     };
 }
 
-with_own_kernels!(
-    Linear,
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    Flatten,
-    Reshape,
-    GroupNorm,
-    InstanceNorm,
-    LayerNorm,
-    BatchNorm,
-    Scale,
-    Prelu,
-    Softmax,
-    LogSoftmax,
-    MaxPool2d,
-    MaxPool3d,
-    AvgPool2d,
-    AvgPool3d,
-    AdaptiveAvgPool2d,
-    AdaptiveAvgPool3d,
-    Upsample,
-    Reduction,
-    Arithmetic,
-    Pointwise
-);
+with_own_kernels! {
+    Linear, Conv1d, Conv2d, Conv3d, Flatten, Reshape, GroupNorm, InstanceNorm, LayerNorm, BatchNorm,
+    Scale, Prelu, Softmax, LogSoftmax, MaxPool2d, MaxPool3d, AvgPool2d, AvgPool3d, AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d, Upsample, Reduction, Arithmetic, Pointwise
+}
 
 /// Appends the launches of a layer by itself, which has kernels of its own.
 pub(crate) fn append_layer(

@@ -55,7 +55,7 @@ pub use cat::{CatLayer, CatProblem};
 pub use conv::ConvLayer;
 pub use conv_transpose::ConvTransposeLayer;
 pub use gate::{GateLayer, GateProblem};
-pub(crate) use graph_layer::{Flow, GraphLayer};
+pub(crate) use graph_layer::{Convolution, Flow, GraphLayer};
 pub use group_norm::GroupNormLayer;
 pub use instance_norm::InstanceNormLayer;
 pub use layer_norm::LayerNormLayer;
@@ -220,6 +220,18 @@ macro_rules! layers {
             #[must_use]
             pub fn name(&self) -> &str {
                 self.kind().name()
+            }
+
+            /// Whether the layer is a convolution, or a linear map, which is one without spatial dimensions.
+            #[must_use]
+            pub fn is_convolution(&self) -> bool {
+                self.kind().convolution() == Some(Convolution::Ordinary)
+            }
+
+            /// Whether the layer is a transposed convolution.
+            #[must_use]
+            pub fn is_transposed_convolution(&self) -> bool {
+                self.kind().convolution() == Some(Convolution::Transposed)
             }
 
             pub(super) fn kind(&self) -> &dyn GraphLayer {

@@ -7,7 +7,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Flow, GraphLayer, Layer, LayerProblem};
+use super::{Convolution, Flow, GraphLayer, Layer, LayerProblem};
 use crate::attributes::{Axes, AxesError, axes, is_one, is_true, one, yes};
 use crate::graph::Initialisation;
 use crate::graph::parameters::{Wanted, unless};
@@ -18,7 +18,7 @@ use crate::{ConvProblem, ConvSpec, Padding, PaddingMode, SpecError};
 macro_rules! convolution_layers {
     (
         $(#[$doc:meta])*
-        $Layer:ident($Spec:ident, $Problem:ident, $file:literal);
+        $Layer:ident($Spec:ident, $Problem:ident, $file:literal) is $Kind:ident;
         $($(#[$of_rank:meta])* $name:ident = $rank:literal;)+
     ) => {
         $(#[$doc])*
@@ -76,6 +76,10 @@ macro_rules! convolution_layers {
                 Some(D)
             }
 
+            fn convolution(&self) -> Option<Convolution> {
+                Some(Convolution::$Kind)
+            }
+
             fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
                 let (filters, kernel_size) = (self.out_channels, self.kernel_size);
                 self.attributes.check(channels, filters, kernel_size)?;
@@ -118,7 +122,7 @@ convolution_layers! {
     /// assert_eq!(chain.problem(&[1, 4, 8, 16, 16])?.output_shape(), [1, 32, 8, 8, 8]);
     /// # Ok::<(), op_spec::graph::GraphError>(())
     /// ```
-    ConvLayer(ConvSpec, ConvProblem, "ConvFile");
+    ConvLayer(ConvSpec, ConvProblem, "ConvFile") is Ordinary;
     /// A convolution of sequences, see [`ConvLayer::new`].
     conv1d = 1;
     /// A convolution of images, see [`ConvLayer::new`].

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::conv::{convolution_layers, weight_and_bias};
-use super::{Flow, GraphLayer, Layer, LayerProblem};
+use super::{Convolution, Flow, GraphLayer, Layer, LayerProblem};
 use crate::attributes::{Axes, AxesError, axes, is_one, is_true, one, yes};
 use crate::graph::parameters::Wanted;
 use crate::setters::{PerAxis, setters};
@@ -26,7 +26,7 @@ convolution_layers! {
     /// assert_eq!(chain.problem(&[1, 128, 16, 20])?.output_shape(), [1, 64, 32, 40]);
     /// # Ok::<(), op_spec::graph::GraphError>(())
     /// ```
-    ConvTransposeLayer(ConvTransposeSpec, ConvTransposeProblem, "ConvTransposeFile");
+    ConvTransposeLayer(ConvTransposeSpec, ConvTransposeProblem, "ConvTransposeFile") is Transposed;
     /// A transposed convolution of sequences, see [`ConvTransposeLayer::new`].
     conv_transpose1d = 1;
     /// A transposed convolution of images, see [`ConvTransposeLayer::new`].

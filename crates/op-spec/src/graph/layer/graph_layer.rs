@@ -16,6 +16,14 @@ pub(crate) struct Flow {
     pub(crate) dimensions: Option<usize>,
 }
 
+/// A kind of convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Convolution {
+    /// Also a linear map, which has no spatial dimensions.
+    Ordinary,
+    Transposed,
+}
+
 /// The properties of a layer that a graph needs.
 pub(crate) trait GraphLayer {
     /// Returns the number of spatial dimensions that the layer takes, if it is fixed.
@@ -99,6 +107,11 @@ pub(crate) trait GraphLayer {
     /// alone.
     fn is_pointwise(&self) -> bool {
         false
+    }
+
+    /// Returns the kind of convolution that the layer is, if it is one.
+    fn convolution(&self) -> Option<Convolution> {
+        None
     }
 
     /// Whether the operands may be swapped.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Flow, GraphLayer, Layer, LayerProblem};
+use super::{Convolution, Flow, GraphLayer, Layer, LayerProblem};
 use crate::attributes::{is_true, yes};
 use crate::error::{Quantity, RankRule, SpecError, at_least_one, channels_alone};
 use crate::graph::Initialisation;
@@ -92,6 +92,10 @@ impl LinearLayer {
 impl GraphLayer for LinearLayer {
     fn dimensions(&self) -> Option<usize> {
         self.dim.is_none().then_some(0)
+    }
+
+    fn convolution(&self) -> Option<Convolution> {
+        Some(Convolution::Ordinary)
     }
 
     fn needs_channels(&self) -> bool {
