@@ -7,6 +7,7 @@ use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
 use crate::layouts::{are_close, bits_of};
+use crate::suite::count;
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
@@ -92,9 +93,7 @@ fn check(backend: Backend, graph: &Graph, copies: usize) -> Outcome {
         are_close(&bits_of(&y)?, &bits_of(&wanted)?, (dtype, Precision::Fast));
         if stream.device().properties().arch.has_warpgroup_mma() {
             let explained = model.plan_for(&stream, &x, &fast)?.explain()?;
-            let launches = explained.launches.iter();
-            let copied = launches.filter(|of| of.kernel.contains("copy_rows"));
-            assert_eq!(copied.count(), copies, "{explained}");
+            assert_eq!(count(&explained, "copy_rows"), copies, "{explained}");
         }
     }
     Ok(())
