@@ -195,12 +195,7 @@ pub(crate) fn append(
 }
 
 impl OwnKernels for ArithmeticProblem {
-    fn append(
-        &self,
-        program: &mut ProgramBuilder,
-        x: Value,
-        parameters: Parameters,
-    ) -> Result<Value> {
-        append(program, x, first(parameters), self)
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        append(program, x, first(given), self)
     }
 }

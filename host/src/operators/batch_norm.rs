@@ -123,17 +123,12 @@ pub(crate) fn append_folded(
 }
 
 impl OwnKernels for BatchNormProblem {
-    fn append(
-        &self,
-        program: &mut ProgramBuilder,
-        x: Value,
-        parameters: Parameters,
-    ) -> Result<Value> {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
         if self.of_batch {
-            let (affine, running) = of_layer(self, parameters);
+            let (affine, running) = of_layer(self, given);
             return append_by_batch(program, x, affine, running, self);
         }
-        let [Some(mean), Some(variance), weight, bias] = parameters else {
+        let [Some(mean), Some(variance), weight, bias] = given else {
             unreachable!("the problem was made with both statistics");
         };
         let statistics = Statistics {

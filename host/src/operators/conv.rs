@@ -32,19 +32,14 @@ impl Filters {
 }
 
 impl<const D: usize> OwnKernels for ConvProblem<D> {
-    fn append(
-        &self,
-        program: &mut ProgramBuilder,
-        x: Value,
-        parameters: Parameters,
-    ) -> Result<Value> {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
         let y = program.tensor(&self.output_shape(), program.dtype(x))?;
         if self.output_shape().contains(&0) {
             return Ok(y);
         }
         let filters = Filters {
-            weight: first(parameters),
-            bias: parameters[1],
+            weight: first(given),
+            bias: given[1],
         };
         let x = self.padded(program, x)?;
         // Absent dimensions have extents of 1; sequences are images of one row.

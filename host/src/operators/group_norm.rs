@@ -62,12 +62,7 @@ pub(crate) fn append(
 }
 
 impl OwnKernels for GroupNormProblem {
-    fn append(
-        &self,
-        program: &mut ProgramBuilder,
-        x: Value,
-        parameters: Parameters,
-    ) -> Result<Value> {
-        append(program, x, Affine::of(parameters), self.geometry()?)
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        append(program, x, Affine::of(given), self.geometry()?)
     }
 }

@@ -50,12 +50,7 @@ pub fn instance_norm(
 }
 
 impl OwnKernels for InstanceNormProblem {
-    fn append(
-        &self,
-        program: &mut ProgramBuilder,
-        x: Value,
-        parameters: Parameters,
-    ) -> Result<Value> {
-        group_norm::append(program, x, Affine::of(parameters), self.geometry()?)
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        group_norm::append(program, x, Affine::of(given), self.geometry()?)
     }
 }

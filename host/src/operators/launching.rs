@@ -39,12 +39,7 @@ pub(crate) trait OwnKernels {
     ///
     /// # Errors
     /// Extents that no kernel can index; more blocks than a launch takes.
-    fn append(
-        &self,
-        program: &mut ProgramBuilder,
-        x: Value,
-        parameters: Parameters,
-    ) -> Result<Value>;
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value>;
 
     /// Whether a separate launch pads the input of a convolution.
     fn has_separate_padding(&self) -> bool {

@@ -111,12 +111,7 @@ pub(crate) fn append(
 }
 
 impl OwnKernels for LayerNormProblem {
-    fn append(
-        &self,
-        program: &mut ProgramBuilder,
-        x: Value,
-        parameters: Parameters,
-    ) -> Result<Value> {
-        append(program, x, Affine::of(parameters), self)
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        append(program, x, Affine::of(given), self)
     }
 }

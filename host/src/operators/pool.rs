@@ -284,13 +284,8 @@ impl OwnKernels for PoolProblem {
 macro_rules! as_pools {
     ($($Problem:ty),+) => {$(
         impl OwnKernels for $Problem {
-            fn append(
-                &self,
-                program: &mut ProgramBuilder,
-                x: Value,
-                parameters: Parameters,
-            ) -> Result<Value> {
-                self.pool.append(program, x, parameters)
+            fn append(&self, program: &mut ProgramBuilder, x: Value, of: Parameters) -> Result<Value> {
+                self.pool.append(program, x, of)
             }
         }
     )+};

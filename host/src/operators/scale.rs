@@ -8,7 +8,7 @@ use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ScaleProblem, ScaleSpec};
-use launch_config::elementwise;
+use launch_config::elementwise::{self, ChannelGeometry};
 
 /// `y[n, c, ..] = x[n, c, ..] * scale[c]`.
 ///
@@ -46,20 +46,26 @@ pub(crate) fn append(
     scale: Value,
     problem: &ScaleProblem,
 ) -> Result<Value> {
-    let (geometry, y) = (problem.geometry()?, program.tensor_like(x)?);
+    append_below(program, x, scale, problem.geometry()?, f32::INFINITY)
+}
+
+/// Appends a multiplication of the values that are not above `limit`.
+pub(super) fn append_below(
+    program: &mut ProgramBuilder,
+    x: Value,
+    scale: Value,
+    geometry: ChannelGeometry,
+    limit: f32,
+) -> Result<Value> {
+    let y = program.tensor_like(x)?;
     let (label, shape) = (program.label(x), elementwise::shape(geometry.elements));
-    let arguments = (x, scale, y, geometry, f32::INFINITY);
+    let arguments = (x, scale, y, geometry, limit);
     // SAFETY: `x` and `y` have `geometry.elements` elements, `scale` one per channel.
     unsafe { compute(program, &SCALE, &label, shape, y, arguments) }
 }
 
 impl OwnKernels for ScaleProblem {
-    fn append(
-        &self,
-        program: &mut ProgramBuilder,
-        x: Value,
-        parameters: Parameters,
-    ) -> Result<Value> {
-        append(program, x, first(parameters), self)
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        append(program, x, first(given), self)
     }
 }

@@ -120,12 +120,7 @@ impl OwnKernels for SoftmaxProblem {
 }
 
 impl OwnKernels for LogSoftmaxProblem {
-    fn append(
-        &self,
-        program: &mut ProgramBuilder,
-        x: Value,
-        parameters: Parameters,
-    ) -> Result<Value> {
-        self.softmax.append(program, x, parameters)
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        self.softmax.append(program, x, given)
     }
 }
