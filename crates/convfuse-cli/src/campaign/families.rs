@@ -180,8 +180,12 @@ fn shape(
 }
 
 fn one(layer: Layer, input: Vec<usize>) -> Plan {
+    several(vec![layer], input)
+}
+
+fn several(layers: Vec<Layer>, input: Vec<usize>) -> Plan {
     Plan {
-        layers: vec![layer],
+        layers,
         input,
         output: None,
     }
@@ -189,11 +193,7 @@ fn one(layer: Layer, input: Vec<usize>) -> Plan {
 
 fn of_graph(chain: Result<Chain, GraphError>, input: &[usize]) -> Plan {
     let layers = chain.map_or_else(|_| Vec::new(), |chain| chain.layers().to_vec());
-    Plan {
-        layers,
-        input: input.to_vec(),
-        output: None,
-    }
+    several(layers, input.to_vec())
 }
 
 /// Draws a grouped convolution. `most` are the largest extents of its filter, and `extent` of its input.
