@@ -852,12 +852,15 @@ def _batch_norm_in_training(node: fx.Node, path: Path) -> None:
             raise Refused("its running statistics are read elsewhere, or are no buffers")
         if value(one).dtype is not torch.float32:
             raise Refused(f"its running statistics are of {value(one).dtype}")
+    new = {old: results[number] for old, number in zip(running, (3, 4)) if number in results}
+    if any(not _writes(user, old) for old, one in new.items() for user in one.users):
+        # A region writes them at its end, which may be behind these readers.
+        raise Refused("its new running statistics are read")
     layer = {"name": path.fresh(), "eps": _number(a["eps"]), "affine": _affine(weight, bias)}
     layer |= {"training": True, "momentum": _number(a["momentum"])}
     values = {"running_mean": running[0], "running_var": running[1]}
     path.add({"batch_norm": layer}, [node, results[0]], weight=weight, bias=bias, **values)
-    new = (results.get(number) for number in (3, 4))
-    path.renewed |= {old: one for old, one in zip(running, new) if one is not None}
+    path.renewed |= new
 
 
 def _writes(node: fx.Node, target: fx.Node) -> bool:
