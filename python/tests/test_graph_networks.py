@@ -310,3 +310,16 @@ def test_concatenations_read_earlier_ones():
     call = all_calls[-1]
     joined = [layer["layer"]["cat"] for layer in json.loads(call.args[2])["layers"] if "cat" in layer["layer"]]
     assert [len(one["inputs"]) for one in joined] == [1] * 3
+
+
+def test_concatenations_along_other_axes_are_not_read():
+    class Joins(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 3, 3, padding=1)
+
+        def forward(self, x):
+            y = F.silu(self.conv(x))
+            return tuple(torch.cat(values, dim) for dim in (0, 2, 3, 1) for values in ([x, y], [x, y, x]))
+
+    of_networks(Joins().eval(), image(3, 3, 3, 3))
