@@ -13,6 +13,7 @@ import torch
 from support import BLOCKS, block, exact, exact_of, expect_close, expect_near
 from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch._functorch import config as functorch_config
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 from torch._subclasses import FakeTensorMode
@@ -618,6 +619,15 @@ def test_tangents_in_compiled_code_are_as_with_other_backends(kernels, layers):
         torch.testing.assert_close(*found)
     else:
         assert found[0] is found[1]
+
+
+def test_inductors_cache_of_whole_graphs_is_not_read(programs):
+    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.SiLU()).eval(), torch.randn(2, 3, 8, 8)
+    with torch.no_grad(), functorch_config.patch(enable_autograd_cache=True):
+        for backend, options in (("inductor", {}), ("convfuse", OPTIONS)):
+            torch._dynamo.reset()
+            expect_near(torch.compile(model, backend=backend, options=options)(x), exact_of(model, x))
+    assert taken(programs) == [["conv2d group_norm silu"]]
 
 
 def test_chains_are_calls_in_compiled_code(kernels):

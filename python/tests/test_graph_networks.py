@@ -212,6 +212,33 @@ def test_the_batch_may_be_a_symbol():
     assert len(ours.__dict__["_convfuse"].kernels.programs) == 2 and layers(call)[-1] == "mean"
 
 
+def test_values_of_networks_may_be_seen_in_another_shape():
+    """PyTorch's layer norm gives dense values of channels-last ones, a network channels-last ones."""
+
+    class Seen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.LayerNorm([8, 6, 6]), nn.ReLU(), nn.LayerNorm([8, 6, 6]), nn.Tanh())
+
+        def forward(self, x):
+            return self.body(x).view(-1, 18)
+
+    of_networks(Seen().eval(), image(2, 8, 6, 6).to(memory_format=torch.channels_last))
+
+
+def test_further_inputs_that_are_joined_divide_networks():
+    class Joined(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Sequential(Block(3, 8), Block(8, 8)), Block(10, 8)
+
+        def forward(self, x, other):
+            return self.last(torch.cat([self.first(x), other], 1))
+
+    ours, found = of_networks(Joined().eval(), image(2, 3, 8, 8), image(2, 2, 8, 8))
+    assert len(found) == 2 and convfuse.report(ours).replaced == 9
+
+
 class OfRows(nn.Module):
     """A ConvNeXt block, with a norm and linear maps over the channels."""
 
