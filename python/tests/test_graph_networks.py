@@ -218,12 +218,14 @@ def test_values_of_networks_may_be_seen_in_another_shape():
     class Seen(nn.Module):
         def __init__(self):
             super().__init__()
-            self.body = nn.Sequential(nn.LayerNorm([8, 6, 6]), nn.ReLU(), nn.LayerNorm([8, 6, 6]), nn.Tanh())
+            convs = (nn.Conv2d(8, 8, 3, padding=1) for _ in range(2))
+            self.body = nn.Sequential(nn.LayerNorm([8, 6, 6]), *convs, nn.LayerNorm([8, 6, 6]))
 
         def forward(self, x):
             return self.body(x).view(-1, 18)
 
-    of_networks(Seen().eval(), image(2, 8, 6, 6).to(memory_format=torch.channels_last))
+    _, (call,) = of_networks(Seen().eval(), image(2, 8, 6, 6).to(memory_format=torch.channels_last))
+    assert layers(call) == ["layer_norm", "conv2d", "conv2d", "layer_norm"]
 
 
 def test_further_inputs_that_are_joined_divide_networks():

@@ -494,6 +494,7 @@ def test_paths_end_where_the_table_does():
         lambda y: y.amax(),
         lambda y: y.sum((2, 3), dtype=torch.float64),
         lambda y: F.selu(y),
+        lambda y: torch.ops.aten.elu(y, 1.0, 1.0, 0.5),
         lambda y: F.pad(y, (1, 0, 1, 1)),
         lambda y: F.pad(y, (1, 1, 1, 1), value=1.0),
         lambda y: y.flatten(1),
