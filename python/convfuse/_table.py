@@ -33,6 +33,7 @@ __all__ = [
     "Refused",
     "gate",
     "is_copy",
+    "is_read_until",
     "operand",
     "part",
     "readers",
@@ -852,20 +853,21 @@ def _batch_norm_in_training(node: fx.Node, path: Path) -> None:
             raise Refused("its running statistics are read elsewhere, or are no buffers")
         if value(one).dtype is not torch.float32:
             raise Refused(f"its running statistics are of {value(one).dtype}")
-    new = {old: results[number] for old, number in zip(running, (3, 4)) if number in results}
-    if any(not _writes(user, old) for old, one in new.items() for user in one.users):
-        # A region writes them at its end, which may be behind these readers.
-        raise Refused("its new running statistics are read")
     layer = {"name": path.fresh(), "eps": _number(a["eps"]), "affine": _affine(weight, bias)}
     layer |= {"training": True, "momentum": _number(a["momentum"])}
     values = {"running_mean": running[0], "running_var": running[1]}
     path.add({"batch_norm": layer}, [node, results[0]], weight=weight, bias=bias, **values)
-    path.renewed |= new
+    path.renewed |= {old: results[number] for old, number in zip(running, (3, 4)) if number in results}
 
 
 def _writes(node: fx.Node, target: fx.Node) -> bool:
     """Whether a node writes to a tensor without reading it."""
     return node.target is aten.copy_.default and node.args[0] is target
+
+
+def is_read_until(last: fx.Node, renewed: dict[fx.Node, fx.Node]) -> bool:
+    """Whether new running statistics are read up to this node, at which a region or a network writes them."""
+    return any(not (_writes(user, old) or user > last) for old, new in renewed.items() for user in new.users)
 
 
 @_row(aten.native_layer_norm.default, first="layer norm")
