@@ -32,9 +32,13 @@ const CRATE_ATTRIBUTES: [&str; 2] = [
 
 /// Kernel instances that no bug's check needs, and that would dominate the copy's compile time: a part of
 /// the file's path, the text of the instances, and its replacement.
-const LEFT_OUT: [(&str, &str, &str); 11] = [
+const LEFT_OUT: [(&str, &str, &str); 14] = [
     ("lib.rs", "pub mod peak;\n", ""),
     ("", "T: [f32, f16, bf16]", "T: [f32]"),
+    // Checks of these run in 16 bits.
+    ("conv_transpose", "T: [f32]", "T: [f32, f16]"),
+    ("norm_nhwc", "T: [f32]", "T: [f32, f16]"),
+    ("pointwise.rs", "T: [f32]", "T: [f32, f16, bf16]"),
     ("copy_strided", "S: [f32, f16, bf16]", "S: [f32]"),
     (
         "implicit_gemm/reformat.rs",
