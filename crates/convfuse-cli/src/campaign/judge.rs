@@ -311,8 +311,8 @@ impl<'a> InputsOf<'a> {
     }
 
     /// Checks that the bits of `got` depend neither on the input's layout nor on the split of the batch. In
-    /// 16 bits and fast f32, and for transposed convolutions, norms and reductions, channels-last inputs have
-    /// their own kernels. Their results must be within the tolerance instead.
+    /// 16 bits and fast f32, and for transposed convolutions, norms and reductions, inputs whose channels are
+    /// contiguous have their own kernels. Their results must be within the tolerance instead.
     fn must_repeat(
         &self,
         (ready, is_fast): (&Executable<'_>, bool),
@@ -324,8 +324,8 @@ impl<'a> InputsOf<'a> {
             let laid_out = outputs(ready, x, &self.whole.further)?;
             verdict.runs += 1;
             let what = format!("where the input lies as {layout:?}");
-            let has_lines = layout.is_channels_last() || x.strides()[1] == 1;
-            if self.reorders_sums || is_fast && has_lines {
+            let are_contiguous = layout.is_channels_last() || x.strides()[1] == 1;
+            if self.reorders_sums || is_fast && are_contiguous {
                 let agreement = wanted.check_all(&laid_out);
                 agreement.map_err(|how| CaseFailure::wrong(format!("{how} {what}")))?;
             } else {
