@@ -20,6 +20,7 @@ macro_rules! convolutions {
         $(#[$with_doc:meta])* $with:ident;
     )+) => {
         /// Calls the function of a convolution; `None` for another layer.
+        #[cfg(any(test, feature = "lab"))]
         pub(crate) fn of_layer(
             x: &Tensor,
             layer: &Layer,
