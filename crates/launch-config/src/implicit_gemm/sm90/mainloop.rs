@@ -84,6 +84,9 @@ pub struct MainloopConfig {
 /// Byte offsets of the parts of shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarpSpecializedLayout {
+    /// Coordinates of tiles of pixels, which the producers of halo tiles pass on to the consumers, and the
+    /// work of the block.
+    pub coords: u32,
     /// For each step of a K block, the distance of its first K-vector from the base of a pixel in the halo
     /// tile.
     pub offsets: u32,

@@ -5,14 +5,15 @@
 //! registers for accumulators only. Filters therefore come through shared memory, as the halo tile does.
 //! Eight consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`,
 //! and the store of each kernel). Four producer warps load operands into two pipelines (`parts::pipeline`).
-//! One warp loads filters, prepared or in place (`produce`). Three warps load halo tiles, in one of three
+//! One warp loads filters, prepared or in place (`produce`). Three warps load halo tiles, in one of four
 //! ways:
 //!
 //! | halo tile | loaded by | file |
 //! |---|---|---|
 //! | planes of K-vectors | `cp.async`, K-vector by K-vector | `produce` |
 //! | NHWC | tensor maps (TMA), box by box | `nhwc_tile` |
-//! | NHWC, from f32 | TMA into staged f32 tiles, converted to f16 by the producer | `staged_f32` |
+//! | NHWC, from channels-last f32 | TMA into staged tiles, converted to f16 by the producer | `staged_f32` |
+//! | planes, from dense f32 | as above | `dense_f32` |
 //!
 //! ```text
 //! filter producer, one warp:    for each tile of pixels, for each MMA batch of three MMA steps:
@@ -64,6 +65,7 @@ mod boxes;
 mod channels;
 mod cluster_reduce;
 mod consume;
+mod dense_f32;
 mod format;
 mod listed;
 mod memory;
@@ -102,8 +104,8 @@ use launch_config::implicit_gemm::{
 use launch_config::pointwise::OperandList;
 
 use super::fixup::{Rounded, WithoutNorm};
-use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
-use super::tables::{has_nhwc_tile, may_convert_in_producer, rounds};
+use super::format::{Bf16, Bf16x3, DenseF32, F16, F16x2, Format, ScaledF16};
+use super::tables::{converts, has_nhwc_tile, may_convert_in_producer};
 use crate::parts::pipeline::{Pipeline, PipelineState};
 use crate::parts::store::{GainAndShift, StoreEpilogue};
 use format::WarpSpecializedFormat;
@@ -113,7 +115,7 @@ use results::Output;
 use share::{Halves, Share, Whole};
 use staged_f32::{HALVES_VECTORS, Scales, VECTORS};
 use tile_epilogue::{Stored, StoredNhwc, TileEpilogue, WithMoments};
-use work::{OutputChannels, WARPGROUP_WARPS, Work, rank, share_of, which_output};
+use work::{OutputChannels, WARPGROUP_WARPS, Work, rank, share_of, warp_of_block, which_output};
 
 /// Registers of a consumer thread and of a producer thread (`setmaxnreg`). All threads together have the
 /// registers of a new block.
@@ -144,7 +146,10 @@ const CONVERTING_PRODUCER_REGISTERS: u32 = 72;
 /// `moment_elements()`. `y` and `moments` overlap nothing else and are 16-byte aligned.
 #[kernel(
     instances(S: [halves: Halves], F: [f16x2_f32: F16x2]),
-    instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
+    instances(
+        S: [halves: Halves, whole: Whole],
+        F: [scaled_f16_f32: ScaledF16, dense_f32: DenseF32, f16: F16, bf16: Bf16]
+    ),
     max_threads = BLOCK_THREADS,
     min_blocks = 1
 )]
@@ -202,7 +207,10 @@ pub unsafe fn implicit_gemm_sm90<
 /// residual: `residual` has the elements of `y`, is 16-byte aligned and does not overlap it.
 #[kernel(
     instances(S: [halves: Halves], F: [bf16x3_f32: Bf16x3]),
-    instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
+    instances(
+        S: [halves: Halves, whole: Whole],
+        F: [scaled_f16_f32: ScaledF16, dense_f32: DenseF32, f16: F16, bf16: Bf16]
+    ),
     max_threads = BLOCK_THREADS,
     min_blocks = 1
 )]
@@ -372,12 +380,32 @@ unsafe fn compute<
     mainloop: MainloopConfig,
 ) {
     let (format, scales) = (F::OPERANDS, &output.scales);
-    if rounds::<F>(g) && scales.are_optimistic(g.conv.n as u32) {
+    let split_k = match F::READS_DENSE {
+        true => 1,
+        false => mainloop.split_k,
+    };
+    let mainloop = MainloopConfig {
+        split_k,
+        ..mainloop
+    };
+    if converts::<F>(g) && scales.are_optimistic(g.conv.n as u32) {
         return;
     }
     let work = Work::of(g, mainloop.tiles, mainloop.split_k);
     let memory = Memory::of(g, mainloop, format);
-    memory.prepare::<F>(g);
+    memory.prepare::<F>(&work);
+    let memory = match F::READS_DENSE {
+        // Computed again; kept addresses would take registers.
+        true => Memory::of(
+            &ImplicitGemmGeometry {
+                offsets: opaque::to_compiler(g.offsets),
+                ..*g
+            },
+            mainloop,
+            format,
+        ),
+        false => memory,
+    };
     let channels = g.conv.output_channels() as usize;
     let filter_descales = Global::new(input.filter_descales, channels);
     channels::load_channels(&memory, &work, input.bias, filter_descales, output);
@@ -387,15 +415,15 @@ unsafe fn compute<
         thread::sync_threads();
     }
 
-    let warp = opaque::uniform(thread::thread_idx_x() / WARP_THREADS);
-    if warp >= WARPS {
+    if warp_of_block() >= WARPS {
         if may_convert_in_producer::<F>() {
             registers::decrease::<CONVERTING_PRODUCER_REGISTERS>();
         } else {
             registers::decrease::<PRODUCER_REGISTERS>();
         }
+        let (warp, work) = (warp_of_block(), memory.work(g));
         let is_first = thread::thread_idx_x().is_multiple_of(WARP_THREADS);
-        if warp > WARPS && rounds::<F>(g) {
+        if warp > WARPS && converts::<F>(g) {
             let warp = warp - WARPS - 1;
             // The emulator's program has room for one instance.
             if S::IS_HALF && cfg!(target_arch = "nvptx64") {
@@ -430,5 +458,5 @@ unsafe fn compute<
     } else {
         registers::increase::<CONSUMER_REGISTERS>();
     }
-    S::consume::<F, E>(&work, &memory, output, warp);
+    S::consume::<F, E>(&memory.work(g), &memory, output);
 }

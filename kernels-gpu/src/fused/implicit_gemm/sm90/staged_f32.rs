@@ -1,4 +1,5 @@
 //! The producer that converts f32: staged f32 tiles, loaded by TMA and converted to f16 into the halo tile.
+//! Tiles of a channels-last input are converted here, those of a dense one in `dense_f32`.
 //!
 //! The three producer warps of halo tiles take staged tiles in turn. Each warp starts copies into staging
 //! memory of its own, and converts from there into the halo tile. `launch_config::implicit_gemm` says how
@@ -7,12 +8,15 @@
 //! # Optimistic scale
 //! A first launch uses the optimistic scale for all samples. For each tile, it records the largest magnitude
 //! that each warp converts. `implicit_gemm_rescale` computes each sample's scale from these magnitudes. The
-//! second launch uses the scales; it returns at once if all samples have the optimistic scale.
+//! second launch uses the scales; it returns at once if all samples have the optimistic scale. The first
+//! launch leaves NaN results of tiles whose values exceed the scale's range to the second one.
 //!
 //! # Bits
 //! A value is scaled and converted as by the reformat. Values that no window sees do not count for the scale
 //! here, but do in a reformatted sample. The scales may therefore differ, and with them the rounding of
 //! values near f16's smallest.
+
+use core::marker::PhantomData;
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::mbarrier::Barrier;
@@ -26,11 +30,10 @@ use launch_config::implicit_gemm::{
 };
 
 use super::super::format::Format;
-use super::super::reformat::{OPTIMISTIC_DESCALE, magnitude};
+use super::super::reformat::{OPTIMISTIC_DESCALE, OPTIMISTIC_MAX, magnitude};
 use super::super::tile_coord::TileCoord;
 use super::nhwc_tile::{coordinates, start_of};
-use super::{Memory, PipelineState, Work};
-use crate::parts::index::div_rem;
+use super::{Memory, PipelineState, Work, dense_f32};
 use crate::parts::prescale::reciprocal;
 use crate::parts::unroll::unroll;
 
@@ -74,6 +77,36 @@ impl Scales {
         } else {
             OPTIMISTIC_DESCALE
         }
+    }
+
+    /// The largest magnitudes that the block's warps convert for a tile of pixels.
+    #[inline(always)]
+    unsafe fn magnitudes(&self, work: &Work<'_>, work_tile: u32) -> GlobalMut<u32> {
+        let recorded = self.recorded;
+        let all = work.g.work_tiles() as u32 * recorded;
+        // Blocks of the same tile have consecutive indices.
+        let block = thread::block_idx_x() - work.first_work_tile * (recorded / HALO_WARPS);
+        let at = work_tile * recorded + block * HALO_WARPS;
+        GlobalMut::new(self.largest, all as usize).slice(at as usize, HALO_WARPS as usize)
+    }
+
+    /// Whether the second launch computes a tile of pixels again, because the block has converted values
+    /// beyond the optimistic scale for it. The calling thread has waited for the tile's halo stages.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+    pub(super) unsafe fn are_exceeded(&self, work: &Work<'_>, work_tile: u32) -> bool {
+        if self.recorded == 0 {
+            return false;
+        }
+        let magnitudes = self.magnitudes(work, work_tile);
+        let mut warp = 0;
+        let mut largest = 0;
+        while warp < HALO_WARPS {
+            opaque::not_unrolled();
+            largest = largest.max(magnitudes.load(warp as usize));
+            warp = opaque::to_compiler(warp + 1);
+        }
+        largest > OPTIMISTIC_MAX.to_bits()
     }
 
     /// Whether the second launch may return, because all samples have the optimistic scale. All lanes of a
@@ -167,21 +200,35 @@ impl StagedTileState {
 }
 
 /// The sequence of copies that a warp starts into its own staging buffers.
-struct Copies<'a> {
+struct Copies<'a, F> {
     work: &'a Work<'a>,
     next: StagedTileState,
     /// The coordinates at which the copies of its K block start.
     start: [i32; 5],
+    format: PhantomData<F>,
 }
 
-impl<'a> Copies<'a> {
+impl<'a, F: Format> Copies<'a, F> {
     /// The copies of warp `warp`, from its first staged tile on.
     #[inline(always)]
     unsafe fn from_first(work: &'a Work<'a>, warp: u32) -> Self {
         let next = StagedTileState::first(work, warp);
-        let place = TileCoord::of(next.work_tile, work.g);
-        let start = start_of(work, &place, next.k_block, STAGED_WIDTH);
-        Self { work, next, start }
+        Self {
+            work,
+            next,
+            start: Self::start_of(work, &next),
+            format: PhantomData,
+        }
+    }
+
+    /// Returns the coordinates at which the copies of a staged tile's K block start.
+    #[inline(always)]
+    unsafe fn start_of(work: &Work<'_>, state: &StagedTileState) -> [i32; 5] {
+        let place = TileCoord::of(state.work_tile, work.g);
+        match F::READS_DENSE {
+            true => dense_f32::start_of(work, &place, state.k_block),
+            false => start_of(work, &place, state.k_block, STAGED_WIDTH),
+        }
     }
 
     /// Starts the next copy, if there is one, into staging buffer `stage`.
@@ -201,8 +248,7 @@ impl<'a> Copies<'a> {
             copy_box(to, map, coordinates(self.start, from), staged_full);
         }
         if self.next.advance(work) {
-            let place = TileCoord::of(self.next.work_tile, work.g);
-            self.start = start_of(work, &place, self.next.k_block, STAGED_WIDTH);
+            self.start = Self::start_of(work, &self.next);
         }
     }
 }
@@ -224,7 +270,7 @@ pub(super) unsafe fn convert<F: Format, const WHOLE: usize>(
 ) {
     let g = work.g;
     let pipeline = memory.halos();
-    let mut copies = Copies::from_first(work, warp);
+    let mut copies = Copies::<F>::from_first(work, warp);
     let staged = memory.mainloop.staged;
     let first_stage = warp * staged;
     let mut stage = first_stage;
@@ -236,10 +282,15 @@ pub(super) unsafe fn convert<F: Format, const WHOLE: usize>(
     let mut state = StagedTileState::first(work, warp);
     let mut halo = PipelineState::FIRST;
     let (mut stage, mut parity) = (first_stage, 0);
+    let mut number = 0;
     while state.is_there(work) {
         let work_tile = state.work_tile;
-        let (sample, _) = div_rem(work_tile, g.pixel_tiles());
-        let scale = reciprocal(scales.descale(sample));
+        let place = TileCoord::of(work_tile, g);
+        if warp == 0 && thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
+            memory.store_coord(number, &place);
+        }
+        number += 1;
+        let scale = reciprocal(scales.descale(place.sample));
         let mut largest = 0;
         while state.work_tile == work_tile {
             opaque::not_unrolled();
@@ -256,9 +307,22 @@ pub(super) unsafe fn convert<F: Format, const WHOLE: usize>(
             memory.staged_full(stage).wait(parity);
             largest = largest.max(staged_tile.convert::<F, WHOLE>(g, memory, scale));
             async_proxy::fence_shared();
+            let converted = halo.stage;
+            if state.advance(work) {
+                halo = halo.next(&pipeline);
+            }
+            // Consumers read what is recorded before they have waited for this stage.
+            if state.work_tile != work_tile && scales.recorded != 0 {
+                let largest = warp::warp_reduce_max(warp::ALL_LANES, largest);
+                if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
+                    scales
+                        .magnitudes(work, work_tile)
+                        .store(warp as usize, largest);
+                }
+            }
             warp::sync_warp(warp::ALL_LANES);
             if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
-                pipeline.full(halo.stage).arrive();
+                pipeline.full(converted).arrive();
             }
             copies.start(memory, map, stage);
             stage += 1;
@@ -266,27 +330,7 @@ pub(super) unsafe fn convert<F: Format, const WHOLE: usize>(
                 stage = first_stage;
                 parity ^= 1;
             }
-            if state.advance(work) {
-                halo = halo.next(&pipeline);
-            }
         }
-        if scales.recorded != 0 {
-            record(work, scales, [work_tile, warp], largest);
-        }
-    }
-}
-
-/// Records the largest magnitude that a warp converted for a tile of pixels.
-#[inline(always)]
-unsafe fn record(work: &Work<'_>, scales: &Scales, [work_tile, warp]: [u32; 2], largest: u32) {
-    let largest = warp::warp_reduce_max(warp::ALL_LANES, largest);
-    let recorded = scales.recorded;
-    let all = work.g.work_tiles() as u32 * recorded;
-    // Blocks of the same tile have consecutive indices.
-    let block = thread::block_idx_x() - work.first_work_tile * (recorded / HALO_WARPS);
-    if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
-        let at = work_tile * recorded + block * HALO_WARPS + warp;
-        GlobalMut::new(scales.largest, all as usize).store(at as usize, largest);
     }
 }
 
@@ -348,15 +392,16 @@ impl Conversion {
     }
 }
 
-/// A staged tile: its f32 values, and their place in the halo tile, `words` words from word `to` on.
-struct StagedTile {
-    values: Shared<f32>,
-    to: u32,
-    words: u32,
+/// A staged tile: its f32 values, and their place in the halo tile from word `to` on. A tile of a
+/// channels-last input has `words` words there, one of a dense input `words` K-vectors.
+pub(super) struct StagedTile {
+    pub(super) values: Shared<f32>,
+    pub(super) to: u32,
+    pub(super) words: u32,
 }
 
 impl StagedTile {
-    /// Converts the staged tile. Returns the bits of the largest magnitude that the lane converted.
+    /// Converts the staged tile. Returns the bits of the largest finite magnitude that the lane converted.
     #[inline(always)]
     unsafe fn convert<F: Format, const WHOLE: usize>(
         &self,
@@ -364,6 +409,34 @@ impl StagedTile {
         memory: &Memory,
         scale: f32,
     ) -> u32 {
+        let largest = if F::READS_DENSE {
+            self.convert_dense::<F>(g, memory, scale)
+        } else {
+            self.convert_channels_last::<F, WHOLE>(g, memory, scale)
+        };
+        let bits = largest.to_bits();
+        if magnitude(largest) == bits {
+            return bits;
+        }
+        // There was an infinity: find the largest finite magnitude.
+        let mut bits = 0;
+        let mut word = thread::thread_idx_x() % WARP_THREADS;
+        while word < g.staged_tiles.bytes / 4 {
+            opaque::not_unrolled();
+            bits = bits.max(magnitude(self.values.load(word)));
+            word = opaque::to_compiler(word + WARP_THREADS);
+        }
+        bits
+    }
+
+    /// Converts a staged tile of a channels-last input. Returns the largest magnitude that the lane converted.
+    #[inline(always)]
+    unsafe fn convert_channels_last<F: Format, const WHOLE: usize>(
+        &self,
+        g: &ImplicitGemmGeometry,
+        memory: &Memory,
+        scale: f32,
+    ) -> f32 {
         let &Self {
             values: staged,
             to,
@@ -373,7 +446,8 @@ impl StagedTile {
         let lane = thread::thread_idx_x() % WARP_THREADS;
         // Swizzle: 16-byte chunks are exchanged within their line by their address, as by tensor maps.
         let start = memory.halos.addr(0).0 / 4;
-        let exchanged = ((1 << g.span_shift()) - 1) * K_VECTOR_WORDS;
+        let span = opaque::to_compiler(g.k_vectors.span_k_vectors);
+        let exchanged = (span - 1) * K_VECTOR_WORDS;
         let first = to + lane * CONVERTED_WORDS;
         let mut conversion = Conversion {
             staged,
@@ -394,19 +468,6 @@ impl StagedTile {
             opaque::not_unrolled();
             conversion.convert_next::<F, PARTIAL>(false);
         }
-        let largest = conversion.largest;
-        let bits = largest.to_bits();
-        if magnitude(largest) == bits {
-            return bits;
-        }
-        // There was an infinity: find the largest finite magnitude.
-        let mut bits = 0;
-        let mut word = lane;
-        while word < vectors * VECTOR_WORDS {
-            opaque::not_unrolled();
-            bits = bits.max(magnitude(staged.load(word)));
-            word = opaque::to_compiler(word + WARP_THREADS);
-        }
-        bits
+        conversion.largest
     }
 }
