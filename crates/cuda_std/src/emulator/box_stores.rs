@@ -57,7 +57,7 @@ pub(crate) fn store_box(source: u32, map: &TensorMap, at: [i32; AXES], place: Pl
     let region = with().memory.find(start);
     let offset = region.map_or(0, |region| start - region.base);
     let region: *const Region = region.map_or(std::ptr::null(), |region| region);
-    let chunks = box_chunks(source, &boxes, at, offset, CHUNK);
+    let chunks = box_chunks(source, &boxes, at, offset);
     if region.is_null() && chunks.iter().any(Option::is_some) {
         let text = format!("{WHAT}: the tensor at {start:#x} is in no allocation");
         fail(place, FaultKind::Argument(text));

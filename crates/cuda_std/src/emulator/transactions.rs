@@ -29,26 +29,20 @@ enum Source {
         stamps: Vec<u64>,
     },
     Value([u8; STORE_BYTES]),
-    Chunks(ChunkSource, Vec<Chunk>),
+    Chunks {
+        region: *const Region,
+        chunks: Vec<Chunk>,
+        /// Whether f32 are rounded to tf32.
+        rounds: bool,
+    },
 }
 
-/// The tensor of which chunks are copied.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ChunkSource {
-    pub(crate) region: *const Region,
-    /// Bytes of a chunk: a chunk is wholly within the tensor or wholly outside.
-    pub(crate) chunk_bytes: usize,
-    /// Whether f32 are rounded to tf32.
-    pub(crate) rounds: bool,
-}
-
-/// A chunk of a box: its source offset and the write stamps at the start; `None` outside of the tensor.
+/// A 16-byte chunk of a box: its source offset and the write stamps at the start; `None` outside of the
+/// tensor.
 type Chunk = Option<(usize, Vec<u64>)>;
 
 /// The unit of bulk copies and of their checks, in bytes.
 pub(crate) const CHUNK: usize = 16;
-/// Bytes of an f32, of which boxes may begin at any.
-pub(crate) const WORD: usize = 4;
 /// Bytes of an asynchronous store.
 const STORE_BYTES: usize = 8;
 
@@ -79,29 +73,31 @@ impl Transaction {
         }
     }
 
-    /// A copy of chunks to consecutive addresses, each from byte `from` of `source`, or zeros. The current
-    /// thread counts as reader and writer.
+    /// A copy of 16-byte chunks to consecutive addresses, each from byte `from` of `source`, or zeros. With
+    /// `rounds`, f32 are rounded to tf32. The current thread counts as reader and writer.
     pub(crate) fn chunks(
-        source: ChunkSource,
-        from: &[Option<usize>],
+        source: *const Region,
+        (from, rounds): (&[Option<usize>], bool),
         (target, to): (*const Region, usize),
         place: Place,
     ) -> Self {
         let written = with().stamp(place);
-        let bytes = source.chunk_bytes;
         for (i, from) in from.iter().enumerate() {
             if let &Some(from) = from {
-                access::read(source.region, from, bytes, place);
+                access::read(source, from, CHUNK, place);
             }
-            mark(target, to + i * bytes, bytes, "copy_box", place);
+            mark(target, to + i * CHUNK, CHUNK, "copy_box", place);
         }
-        let chunk = |from: usize| (from, write_stamps(source.region, from, bytes));
-        let chunks = from.iter().map(|from| from.map(chunk)).collect();
+        let chunk = |from: usize| (from, write_stamps(source, from, CHUNK));
         Self {
-            source: Source::Chunks(source, chunks),
+            source: Source::Chunks {
+                region: source,
+                chunks: from.iter().map(|from| from.map(chunk)).collect(),
+                rounds,
+            },
             target,
             to,
-            bytes: from.len() * bytes,
+            bytes: from.len() * CHUNK,
             written,
         }
     }
@@ -184,22 +180,24 @@ impl Transaction {
                 unsafe { source.data().add(*from) }
             }
             Source::Value(bytes) => bytes.as_ptr(),
-            &Source::Chunks(source, ref chunks) => {
-                gathered.resize(self.bytes, 0);
-                for (chunk, bytes) in chunks.iter().zip(gathered.chunks_mut(source.chunk_bytes)) {
-                    if let &Some((from, ref stamps)) = chunk {
+            Source::Chunks {
+                region,
+                chunks,
+                rounds,
+            } => {
+                for chunk in chunks {
+                    let mut bytes = [0; CHUNK];
+                    if let Some((from, stamps)) = chunk {
                         // SAFETY: tensors are in live regions, or no chunk is from one.
-                        let region = unsafe { &*source.region };
-                        check(region, from, bytes.len(), stamps);
-                        let start = region.data().wrapping_add(from);
+                        let source = unsafe { &**region };
+                        check(source, *from, CHUNK, stamps);
                         // SAFETY: `chunks` checked the range against the region.
-                        bytes.copy_from_slice(unsafe {
-                            std::slice::from_raw_parts(start, bytes.len())
-                        });
-                        if source.rounds {
+                        bytes = unsafe { source.data().add(*from).cast::<[u8; CHUNK]>().read() };
+                        if *rounds {
                             bytes.as_chunks_mut().0.iter_mut().for_each(round_to_tf32);
                         }
                     }
+                    gathered.extend(bytes);
                 }
                 gathered.as_ptr()
             }

@@ -3,7 +3,7 @@
 use super::exec::{fail, with};
 use super::fault::{FaultKind, Place};
 use super::region::Region;
-use super::transactions::{CHUNK, ChunkSource, Transaction, WORD};
+use super::transactions::{CHUNK, Transaction};
 use super::{access, async_proxy, clusters, mbarriers};
 use crate::map_modes::{
     AXES, Boxes, Im2col, MapElement, MapMode, SPATIAL_AXES, TARGET_BYTES, TensorMap,
@@ -62,12 +62,13 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
     let MapMode::Tiled(boxes) = mode else {
         other_mode(WHAT, place)
     };
-    // A box of f32 may start at any element.
-    let is_fine = boxes.is_swizzled == 0 && boxes.element.bytes() == WORD as u32;
-    let chunk_bytes = if is_fine { WORD } else { CHUNK };
-    let chunks = |offset| box_chunks(target, &boxes, at, offset, chunk_bytes);
-    let from = (start, boxes.element, chunk_bytes);
-    copy_chunks(WHAT, (target, from), chunks, address, place);
+    let first = i64::from(at[0]) * i64::from(boxes.element.bytes());
+    if first % CHUNK as i64 != 0 {
+        let text = format!("{WHAT}: the box starts at byte {first}, no multiple of {CHUNK}");
+        fail(place, FaultKind::Argument(text));
+    }
+    let chunks = |offset| box_chunks(target, &boxes, at, offset);
+    copy_chunks(WHAT, (target, start, boxes.element), chunks, address, place);
 }
 
 /// Starts to copy one pixel of each of several windows: the pixel at `offsets`, from the window that starts
@@ -111,13 +112,7 @@ pub(crate) fn copy_im2col(
             of_chunk,
         )
     };
-    copy_chunks(
-        WHAT,
-        (target, (start, element, CHUNK)),
-        chunks,
-        address,
-        place,
-    );
+    copy_chunks(WHAT, (target, start, element), chunks, address, place);
 }
 
 /// Returns the byte offset in the tensor of each line's pixel, or `None` for a line outside of the tensor.
@@ -177,7 +172,7 @@ fn lines_of_windows(
 /// in its allocation.
 fn copy_chunks(
     what: &str,
-    (target, (start, element, chunk_bytes)): (u32, (usize, MapElement, usize)),
+    (target, start, element): (u32, usize, MapElement),
     chunks: impl Fn(usize) -> Vec<Option<usize>>,
     address: u32,
     place: Place,
@@ -195,12 +190,8 @@ fn copy_chunks(
         fail(place, FaultKind::Argument(text));
     }
     let token = exec.token();
-    let source = ChunkSource {
-        region,
-        chunk_bytes,
-        rounds: element == MapElement::Tf32,
-    };
-    let copy = Transaction::chunks(source, &from, (shared, to), place);
+    let rounds = element == MapElement::Tf32;
+    let copy = Transaction::chunks(region, (&from, rounds), (shared, to), place);
     async_proxy::wrote(with(), copy.segment());
     with().stats.async_copies += 1;
     mbarriers::add(address, copy, token, place);
@@ -233,17 +224,15 @@ pub(crate) fn checked_map(
     (start, mode)
 }
 
-/// Returns the offset of each chunk of `chunk_bytes` of a box that is at `shared`, or `None` for a chunk
-/// outside of the tensor. The tensor's first byte is at `offset`.
+/// Returns the offset of each chunk of a box that is at `shared`, or `None` for a chunk outside of the
+/// tensor. The tensor's first byte is at `offset`.
 pub(crate) fn box_chunks(
     shared: u32,
     boxes: &Boxes,
     at: [i32; AXES],
     offset: usize,
-    chunk_bytes: usize,
 ) -> Vec<Option<usize>> {
     let [of_span, of_rest @ ..] = boxes.counts();
-    let chunk_elements = chunk_bytes as u32 / boxes.element.bytes();
     let place_of = |line: u32, chunk: u32| {
         let mut rest = line;
         let mut source = Some(offset);
@@ -253,7 +242,8 @@ pub(crate) fn box_chunks(
             source = source.filter(|_| is_inside);
             source = source.map(|source| source + index as usize * bytes as usize);
         };
-        along(0, chunk * chunk_elements, boxes.element.bytes().into());
+        let element = boxes.element;
+        along(0, chunk * chunk_elements(element), element.bytes().into());
         for (i, count) in of_rest.into_iter().enumerate() {
             along(i + 1, rest % count * boxes.steps[i + 1], boxes.strides[i]);
             rest /= count;
@@ -261,12 +251,8 @@ pub(crate) fn box_chunks(
         source
     };
     let lines = of_rest.iter().product::<u32>();
-    let chunks = of_span / chunk_elements;
-    if boxes.is_swizzled == 0 {
-        let of_chunk = |chunk: u32| place_of(chunk / chunks, chunk % chunks);
-        return (0..lines * chunks).map(of_chunk).collect();
-    }
-    swizzled(shared, [lines, chunks], true, place_of)
+    let extents = [lines, of_span / chunk_elements(boxes.element)];
+    swizzled(shared, extents, boxes.is_swizzled == 1, place_of)
 }
 
 /// Applies the swizzle to lines that are at `shared`: calls `place_of` for each chunk, with the line and

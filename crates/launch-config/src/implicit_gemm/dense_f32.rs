@@ -6,7 +6,8 @@
 //! staging memory. Neighbouring lanes have neighbouring columns. Scales, filters and MMAs are those of an
 //! input that is reformatted to planes (`staged_f32` says how scales are found).
 //!
-//! Rows of a tensor map start at multiples of 16 bytes, so the input has a multiple of four columns.
+//! Rows of a tensor map start at multiples of 16 bytes, so the input has a multiple of four columns. So do
+//! boxes: they begin up to three columns before the halo tile, the same number in all tiles.
 
 use super::sm90::MainloopConfig;
 use super::sm90::block::{HALO_WARPS, STAGED_TILE_WORDS, TARGET_BYTES};
@@ -74,6 +75,13 @@ impl ImplicitGemmGeometry {
         self.staged_tiles.extents[0] * self.slice_row_k_vectors()
     }
 
+    /// Columns of a staged tile before the first one of the halo tile.
+    #[must_use]
+    #[inline(always)]
+    pub const fn columns_before(&self) -> u32 {
+        self.conv.pad_w.wrapping_neg() & (ROW_VALUES - 1)
+    }
+
     /// Columns of the input, from the first to the last one of the halo tile.
     fn halo_reach(&self) -> Option<u32> {
         let strips = self.strips.max(1);
@@ -86,7 +94,9 @@ impl ImplicitGemmGeometry {
 
     /// The staged tiles of dense f32, if boxes have room for their rows.
     fn dense_tiles(&self) -> Option<StagedTiles> {
-        let columns = (self.halo_reach()?).checked_next_multiple_of(ROW_VALUES)?;
+        let columns = (self.halo_reach()?)
+            .checked_add(self.columns_before())?
+            .checked_next_multiple_of(ROW_VALUES)?;
         let of_row = 4 * self.k_vector_channels * columns;
         let slices = match self.strips {
             0 => self.halo_d,
@@ -116,7 +126,10 @@ impl GemmConfig {
     #[must_use]
     pub fn dense_in_place(&self, device: &GemmDevice) -> Option<Self> {
         let (g, conv) = (&self.geometry, &self.geometry.conv);
-        let has_rows = conv.w.is_multiple_of(ROW_VALUES);
+        // Tiles are whole boxes apart.
+        let tile_step = g.tile_w.checked_mul(conv.stride_w)?;
+        let has_rows = conv.w.is_multiple_of(ROW_VALUES)
+            && (g.tiles_w == 1 || tile_step.is_multiple_of(ROW_VALUES));
         // With strips, rows that are a stride apart are stored by stride phase.
         let rows_are_input_rows = g.strips == 0 || conv.stride_h == 1 && g.row_stride_phases == 1;
         // Without a stride, windows use all columns of a K-vector.

@@ -68,6 +68,7 @@ pub(super) unsafe fn find_staged_tiles(
         let (strip, at) = div_rem(of_slice_row_k_vector, g.halo_row());
         let (stride_phase, column) = div_rem(at, g.halo_columns);
         let column = (strip * OCTET_PIXELS + column) * g.conv.stride_w + stride_phase;
+        let column = column + g.columns_before();
         let to = row * of_row + of_slice_row_k_vector;
         let entry = k_vector_entry(g, k_vector);
         sources.store_vec(entry, [row * columns + column, to * K_VECTOR_WORDS]);
@@ -85,7 +86,7 @@ pub(super) unsafe fn start_of(work: &Work<'_>, place: &TileCoord, k_block: u32) 
     let d = place.z * g.slice_stride() + filter_slice * conv.dilation_d;
     let channel = work.group * conv.group_c + first_plane * g.k_vector_channels;
     [
-        (place.q * conv.stride_w) as i32 - conv.pad_w as i32,
+        (place.q * conv.stride_w) as i32 - (conv.pad_w + g.columns_before()) as i32,
         (place.p * conv.stride_h) as i32 - conv.pad_h as i32,
         d as i32 - conv.pad_d as i32,
         channel as i32,
@@ -122,18 +123,16 @@ impl StagedTile {
         let mut k_vector = thread::thread_idx_x() % WARP_THREADS;
         while k_vector < self.words {
             opaque::not_unrolled();
-            let there = |i: usize| k_vector + i as u32 * WARP_THREADS < self.words;
             let mut values = [[0.0f32; VALUES]; TOGETHER];
             let mut targets = [0; TOGETHER];
             unroll!(2, |i| {
-                if there(i) {
-                    let entry = k_vector_entry(g, k_vector + i as u32 * WARP_THREADS);
-                    let [from, to] = memory.sources.load_vec(entry);
-                    targets[i] = self.to + to;
-                    unroll!(8, |value| {
-                        values[i][value] = self.values.load(from + offsets[value]);
-                    });
-                }
+                // Behind the last K-vector, that one again, so that no load waits for a condition.
+                let of_lane = (k_vector + i as u32 * WARP_THREADS).min(self.words - 1);
+                let [from, to] = memory.sources.load_vec(k_vector_entry(g, of_lane));
+                targets[i] = self.to + to;
+                unroll!(8, |value| {
+                    values[i][value] = self.values.load(from + offsets[value]);
+                });
             });
             unroll!(2, |i| {
                 let mut words = [0; 4];
@@ -143,7 +142,7 @@ impl StagedTile {
                     largest = largest.max(math::abs(low)).max(math::abs(high));
                     words[word] = F::pack(low * scale, high * scale);
                 });
-                if there(i) {
+                if k_vector + (i as u32 * WARP_THREADS) < self.words {
                     memory.halos.store_vec(targets[i], words);
                 }
             });

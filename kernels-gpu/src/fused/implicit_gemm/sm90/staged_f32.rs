@@ -203,7 +203,8 @@ impl StagedTileState {
 struct Copies<'a, F> {
     work: &'a Work<'a>,
     next: StagedTileState,
-    /// The coordinates at which the copies of its K block start.
+    /// The coordinates of its tile of pixels, and those at which the copies of its K block start.
+    place: TileCoord,
     start: [i32; 5],
     format: PhantomData<F>,
 }
@@ -213,21 +214,22 @@ impl<'a, F: Format> Copies<'a, F> {
     #[inline(always)]
     unsafe fn from_first(work: &'a Work<'a>, warp: u32) -> Self {
         let next = StagedTileState::first(work, warp);
+        let place = TileCoord::of(next.work_tile, work.g);
         Self {
             work,
             next,
-            start: Self::start_of(work, &next),
+            place,
+            start: Self::start_of(work, &place, next.k_block),
             format: PhantomData,
         }
     }
 
-    /// Returns the coordinates at which the copies of a staged tile's K block start.
+    /// Returns the coordinates at which the copies of a K block start.
     #[inline(always)]
-    unsafe fn start_of(work: &Work<'_>, state: &StagedTileState) -> [i32; 5] {
-        let place = TileCoord::of(state.work_tile, work.g);
+    unsafe fn start_of(work: &Work<'_>, place: &TileCoord, k_block: u32) -> [i32; 5] {
         match F::READS_DENSE {
-            true => dense_f32::start_of(work, &place, state.k_block),
-            false => start_of(work, &place, state.k_block, STAGED_WIDTH),
+            true => dense_f32::start_of(work, place, k_block),
+            false => start_of(work, place, k_block, STAGED_WIDTH),
         }
     }
 
@@ -247,8 +249,13 @@ impl<'a, F: Format> Copies<'a, F> {
             let to = memory.staged(stage).addr(0);
             copy_box(to, map, coordinates(self.start, from), staged_full);
         }
+        let work_tile = self.next.work_tile;
         if self.next.advance(work) {
-            self.start = Self::start_of(work, &self.next);
+            // Divisions.
+            if self.next.work_tile != work_tile {
+                self.place = TileCoord::of(self.next.work_tile, work.g);
+            }
+            self.start = Self::start_of(work, &self.place, self.next.k_block);
         }
     }
 }
