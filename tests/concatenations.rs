@@ -2,6 +2,7 @@
 
 use convfuse::graph::{Graph, Layer};
 use convfuse::model::Precision;
+use convfuse::spec::Layout;
 use convfuse::{DType, Device, Model, Options, Parameters, Tensor, data};
 use libtest_mimic::Trial;
 
@@ -16,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("of_convolutions_are_written_in_place", branches),
             ("of_other_values_are_copied", others),
             ("of_unaligned_channels_are_copied", unaligned),
+            ("of_outputs_are_copied", outputs),
         ],
     )
 }
@@ -77,19 +79,44 @@ fn unaligned(backend: Backend) -> Outcome {
     check(backend, &graph, 5)
 }
 
-/// Compares a network with the CPU. On a device with kernels for it, `copies` operands are copied.
+/// A product that is an output too, one that is written in place, and a concatenation that is an output.
+fn outputs(backend: Backend) -> Outcome {
+    let graph = Graph::builder("x", 3)
+        .layer("stem", "x", conv("conv1", 16, 3))
+        .layer("given", "stem", conv("given", 40, 1))
+        .layer("windows", "stem", conv("windows", 72, 3))
+        .layer("joined", "given", Layer::cat(["windows"], 1))
+        .layer("last", "joined", conv("last", 48, 3))
+        .layer("y", "last", Layer::adaptive_avg_pool2d(1))
+        .output("given")
+        .output("joined")
+        .build("y")?;
+    // Outputs that are not reformatted.
+    let options = Options::default().output_layout(Layout::Nhwc);
+    check_with(backend, &graph, options, 1)
+}
+
 fn check(backend: Backend, graph: &Graph, copies: usize) -> Outcome {
+    check_with(backend, graph, Options::default(), copies)
+}
+
+/// Compares all outputs of a network with the CPU's. On a device with kernels for it, `copies` operands are
+/// copied.
+fn check_with(backend: Backend, graph: &Graph, options: Options, copies: usize) -> Outcome {
     let (stream, cpu) = (backend.stream()?, Device::cpu().stream()?);
     let parameters = Parameters::init(graph, 3)?;
     let values = data::signed(1, &[2, 3, 14, 19][..]);
-    let fast = Options::default().precision(Precision::Fast);
+    let fast = options.precision(Precision::Fast);
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let on_cpu = Model::with_dtype(&cpu, graph, &parameters, dtype)?;
-        let wanted = on_cpu.forward(&Tensor::from_f32_array(&cpu, &values, dtype)?)?;
+        let x = Tensor::from_f32_array(&cpu, &values, dtype)?;
+        let wanted = on_cpu.forward_all(&x, &fast)?;
         let model = Model::with_dtype(&stream, graph, &parameters, dtype)?;
         let x = Tensor::from_f32_array(&stream, &values, dtype)?;
-        let y = model.forward_with(&x, &fast)?;
-        are_close(&bits_of(&y)?, &bits_of(&wanted)?, (dtype, Precision::Fast));
+        let all = model.forward_all(&x, &fast)?;
+        for (y, wanted) in all.iter().zip(&wanted) {
+            are_close(&bits_of(y)?, &bits_of(wanted)?, (dtype, Precision::Fast));
+        }
         if stream.device().properties().arch.has_warpgroup_mma() {
             let explained = model.plan_for(&stream, &x, &fast)?.explain()?;
             let launches = explained.launches.iter();

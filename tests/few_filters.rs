@@ -2,6 +2,7 @@
 
 use convfuse::graph::{Chain, Layer, Partition};
 use convfuse::model::Precision;
+use convfuse::spec::PaddingMode;
 use convfuse::{DType, Model, Options, Parameters, Tensor, data};
 use libtest_mimic::Trial;
 
@@ -12,7 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
         &Backend::KERNELS_OF_ALL,
         "few_filters",
-        &[("reformat_nothing", labels)],
+        &[("reformat_nothing", labels), ("are_padded_first", padded)],
     )
 }
 
@@ -58,6 +59,42 @@ fn labels(backend: Backend) -> Outcome {
                 let asked = options.partition(Partition::parse(&chain, text)?);
                 let y = model.forward_with(&x, &asked)?;
                 are_close(&bits_of(&y)?, &wanted, (dtype, Precision::default()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Padding that repeats values, before few and before many filters. A launch pads, in every type.
+fn padded(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let last = way("channels last", channels_last);
+    for (filters, mode) in [
+        (3, PaddingMode::Reflect),
+        (72, PaddingMode::Reflect),
+        (72, PaddingMode::Circular),
+    ] {
+        let conv = Layer::conv2d("conv", filters, 3).padding([2, 1]);
+        let chain = Chain::new(16, [conv.padding_mode(mode)])?;
+        let parameters = Parameters::init(&chain, 3)?;
+        let values = data::signed(1, &[2, 16, 9, 14][..]);
+        for (dtype, precision) in [
+            (DType::F16, Precision::default()),
+            (DType::BF16, Precision::default()),
+            (DType::F32, Precision::Fast),
+        ] {
+            let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
+            let options = Options::default().precision(precision);
+            let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
+            let wanted = bits_of(&model.forward_with(&dense, &options)?)?;
+            let x = lying(&stream, &values, dtype, &last)?;
+            let y = bits_of(&model.forward_with(&x, &options)?)?;
+            are_close(&y, &wanted, (dtype, precision));
+            for x in [x, dense] {
+                let explained = model.plan_for(&stream, &x, &options)?.explain()?;
+                let mut launches = explained.launches.iter();
+                let is_padded = launches.any(|of| of.kernel.contains("pad"));
+                assert!(is_padded, "{explained}");
             }
         }
     }

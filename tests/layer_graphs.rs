@@ -1,6 +1,8 @@
 //! Models of graphs whose values have several users: residual blocks whose shortcut is the block's input,
 //! another convolution of it, or an earlier value.
 
+mod operands;
+
 use convfuse::graph::{BroadcastParameter, Chain, Graph, Layer, Partition};
 use convfuse::model::Precision;
 use convfuse::spec::{Conv2dSpec, Layout};
@@ -102,22 +104,6 @@ fn gated(conv: impl Into<Layer>) -> Graph {
     graph.build("y").expect("a graph")
 }
 
-/// Values kept after a norm and after a reduction, quotients, and products with other layers' outputs.
-fn kept() -> Graph {
-    let graph = Graph::builder("x", 8)
-        .layer("a", "x", conv("a", 8, 3, 1))
-        .layer("b", "a", Layer::group_norm("norm", 2))
-        .layer("c", "b", Layer::sigmoid())
-        .layer("d", "c", Layer::mul("b"))
-        .layer("e", "x", Layer::sigmoid())
-        .layer("f", "d", Layer::mul("e"))
-        .layer("g", "f", Layer::max_pool2d(2))
-        .layer("h", "g", Layer::softplus(1.0, 20.0))
-        .layer("i", "g", Layer::div("h"))
-        .layer("y", "i", Layer::sub("h"));
-    graph.build("y").expect("a graph")
-}
-
 /// Values with three users, a value added to itself, and a further input.
 fn dense() -> Graph {
     let graph = Graph::builder("x", 8)
@@ -206,7 +192,13 @@ pub(crate) fn cases() -> Vec<Case> {
             &[2, 16, 6, 12],
         ),
         case("depthwise_and_gated", gated(depthwise()), &[2, 16, 9, 8]),
-        case("kept", kept(), &[2, 8, 7, 10]),
+        case("kept", operands::kept(), &[2, 8, 7, 10]),
+        case(
+            "kept_on_large_planes",
+            operands::kept_on_planes(),
+            &[2, 1, 34, 47],
+        ),
+        case("operands", operands::operands(), &[2, 8, 6, 7]),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use convfuse::graph::{Chain, Layer};
 use convfuse::spec::{
-    Conv1dSpec, Conv2dSpec, Conv3dSpec, LayerNormSpec, MaxPool2dSpec, Padding, PaddingMode,
+    Conv1dSpec, Conv2dSpec, Conv3dSpec, LayerNormSpec, Layout, MaxPool2dSpec, Padding, PaddingMode,
 };
 use convfuse::{DType, Model, Options, PinnedArray, Tensor, data, ops};
 use libtest_mimic::Trial;
@@ -88,6 +88,12 @@ fn models(backend: Backend) -> Outcome {
     let last = permuted.as_standard_layout().into_owned();
     let last = last.permuted_axes(IxDyn(&[2, 0, 1]));
     let y = model.forward(&Tensor::from_array(&stream, &last)?)?;
+    assert_eq!(y.to_array::<f32>()?, wanted);
+
+    // An output without a batch has one layout.
+    let options = Options::default().output_layout(Layout::Nhwc);
+    let y = model.forward_with(&tensor, &options)?;
+    assert!(y.is_contiguous());
     assert_eq!(y.to_array::<f32>()?, wanted);
 
     assert_eq!(model.forward_array(&x)?, wanted);

@@ -10,6 +10,7 @@ include!("nhwc_bugs.rs");
 include!("written_bugs.rs");
 include!("hardware_bugs.rs");
 include!("gemm_bugs.rs");
+include!("order_bugs.rs");
 
 const LISTS: &[&[Bug]] = &[
     BUGS,
@@ -21,4 +22,5 @@ const LISTS: &[&[Bug]] = &[
     WRITTEN_BUGS,
     HARDWARE_BUGS,
     GEMM_BUGS,
+    ORDER_BUGS,
 ];

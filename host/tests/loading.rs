@@ -291,6 +291,27 @@ fn files_without_a_tensor_that_is_needed_are_not_opened() {
 }
 
 #[test]
+fn a_file_without_tensors_has_the_parameters_of_a_graph_without_any() {
+    let chain = Chain::new(2, [Layer::relu()]).unwrap();
+    let loaded = load(&chain, &file(Dtype::F32, &[]), &LoadOptions::default());
+    assert_eq!(loaded.unwrap().iter().count(), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn files_are_written_behind_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let [target, link] = ["target", "link"].map(|name| folder.path().join(name));
+    fs::write(&target, "before").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let chain = chain(true, true);
+    Parameters::init(&chain, 3).unwrap().save(&link).unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    let loaded = load(&chain, &fs::read(&target).unwrap(), &LoadOptions::default());
+    assert!(loaded.is_ok());
+}
+
+#[test]
 fn double_precision_is_taken_and_integers_are_refused_by_name() {
     let all = [CONV, NORM].concat();
     let (chain, options) = (chain(true, true), LoadOptions::default());

@@ -116,9 +116,13 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
+    use op_spec::Layout;
+    use op_spec::graph::{Chain, Partition};
+
     use super::*;
     use crate::device::Device;
     use crate::error::Error;
+    use crate::operators::Precision;
     use crate::program::ProgramBuilder;
 
     fn empty() -> Program {
@@ -144,6 +148,57 @@ mod tests {
         }
         let wanted: Vec<usize> = (0..=KEPT_PROGRAMS).chain([1]).collect();
         assert_eq!(made, wanted);
+    }
+
+    /// Each part of a key, and each option, makes another program.
+    #[test]
+    fn programs_differ_in_each_part_of_their_keys() {
+        let shape = [2, 8, 4, 5];
+        let layout = |layout| Order::of_layout(&shape, layout).unwrap();
+        let (nchw, nhwc) = (layout(Layout::Nchw), layout(Layout::Nhwc));
+        let chain = Chain::new(8, (Layer::conv2d("conv", 8, 1), Layer::relu())).unwrap();
+        let partition = Partition::parse(&chain, "conv2d | relu").unwrap();
+        let default = Options::default();
+        // An option that is not in this pattern has no key below.
+        let Options {
+            partition: None,
+            precision,
+            batch_invariant: true,
+            output_layout: None,
+        } = default
+        else {
+            panic!("other defaults");
+        };
+        let other = Precision::ALL.into_iter().find(|&of| of != precision);
+        let keys = [
+            (shape, [nchw; 2], default.clone()),
+            ([1, 8, 4, 5], [nchw; 2], default.clone()),
+            ([2, 8, 5, 4], [nchw; 2], default.clone()),
+            (shape, [nhwc, nchw], default.clone()),
+            (shape, [nchw, nhwc], default.clone()),
+            (shape, [nchw; 2], default.clone().partition(partition)),
+            (shape, [nchw; 2], default.clone().precision(other.unwrap())),
+            (shape, [nchw; 2], default.clone().batch_invariant(false)),
+            (
+                shape,
+                [nchw; 2],
+                default.clone().output_layout(Layout::Nchw),
+            ),
+            (
+                shape,
+                [nchw; 2],
+                default.clone().output_layout(Layout::Nhwc),
+            ),
+        ];
+        let (programs, made) = (Programs::default(), AtomicUsize::new(0));
+        for (input, orders, options) in keys.iter().chain(&keys) {
+            let make = || {
+                made.fetch_add(1, Ordering::Relaxed);
+                Ok(empty())
+            };
+            programs.get(input, orders, options, make).unwrap();
+        }
+        assert_eq!(made.into_inner(), keys.len());
     }
 
     /// All threads ask for one program while another is being built, which takes until they have it.

@@ -47,20 +47,24 @@ impl Program {
         if others.is_empty() {
             return self.steps.iter().try_for_each(|step| launch(step, stream));
         }
-        let accesses: Vec<Vec<Access>> = self
-            .steps
-            .iter()
-            .map(|step| {
-                let each = step.uses.iter().map(|&(value, is_written)| {
-                    let start = addresses[value.0].addr();
-                    let bytes = start..start + self.values[value.0].bytes as usize;
-                    Access { bytes, is_written }
-                });
-                each.collect()
-            })
-            .collect();
-        launch_side_by_side(stream, others, &accesses, |index, stream| {
-            launch(&self.steps[index], stream)
-        })
+        launch_side_by_side(
+            stream,
+            others,
+            &self.accesses(&addresses),
+            |index, stream| launch(&self.steps[index], stream),
+        )
+    }
+
+    /// Returns the memory that each launch accesses, if the values have these addresses.
+    pub(super) fn accesses(&self, addresses: &[*mut u8]) -> Vec<Vec<Access>> {
+        let of_step = |step: &Step| {
+            let each = step.uses.iter().map(|&(value, is_written)| {
+                let start = addresses[value.0].addr();
+                let bytes = start..start + self.values[value.0].bytes as usize;
+                Access { bytes, is_written }
+            });
+            each.collect()
+        };
+        self.steps.iter().map(of_step).collect()
     }
 }

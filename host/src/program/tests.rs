@@ -32,6 +32,19 @@ fn values_that_never_live_together_share_bytes() {
     assert_eq!(clamps(&Device::emulator(), 1).workspace_bytes(), 0);
 }
 
+/// Each launch reads all bytes of a value, and writes all bytes of the next.
+#[test]
+fn launches_access_all_bytes_of_their_values() {
+    let program = clamps(&Device::emulator(), 3);
+    let address = |value: usize| std::ptr::without_provenance_mut(4096 * value);
+    let addresses: Vec<*mut u8> = (1..5).map(address).collect();
+    let accesses = program.accesses(&addresses);
+    let accesses = (accesses.iter().flatten()).map(|of| (of.bytes.clone(), of.is_written));
+    let all = |value: usize| 4096 * value..4096 * value + 4 * LEN;
+    let each = |launch| [(all(launch), false), (all(launch + 1), true)];
+    assert!(accesses.eq((1..4).flat_map(each)));
+}
+
 #[test]
 fn steps_say_what_is_launched() {
     let program = clamps(&Device::emulator(), 2);
@@ -83,6 +96,17 @@ fn prepared_parameters_go_with_the_last_program_that_uses_them() {
     drop(get(1).unwrap());
     drop(other);
     assert_eq!(made, 3);
+}
+
+#[test]
+fn dense_outputs_begin_at_aligned_addresses() {
+    let stream = Device::emulator().stream().unwrap();
+    let both = Tensor::zeros(&stream, &[8], DType::F32).unwrap();
+    let refused = |start: usize| {
+        let y = both.slice(start..start + 2).unwrap();
+        expect_output("test", &[2], DType::F32, &Order::Dense, &y).is_err()
+    };
+    assert_eq!([0, 1, 4].map(refused), [false, true, false]);
 }
 
 #[test]

@@ -114,6 +114,25 @@ fn a_graph_takes_no_input_of_another_stream() {
 }
 
 #[test]
+fn a_graph_refuses_the_inputs_that_its_plan_refuses() {
+    late(|_, _, [_, stream]| {
+        let model = model_of(&stream, 2, Layer::clamp(-2.0, 2.0));
+        let zeros = |shape: &[usize], dtype| Tensor::zeros(&stream, shape, dtype).unwrap();
+        let turned = zeros(&[1, 5, 5, 2], DType::F32).permute(&[0, 3, 1, 2]);
+        for x in [
+            zeros(&[1, 2, 5, 4], DType::F32),
+            zeros(&SHAPE, DType::F16),
+            turned.unwrap(),
+        ] {
+            let (mut plan, _, mut y) = planned(&model, &stream, &SHAPE);
+            let refused = plan.execute(&x, &mut y).unwrap_err().to_string();
+            let of_graph = plan.capture(x).map(drop).unwrap_err().to_string();
+            assert_eq!(of_graph, format!("captured {refused}"));
+        }
+    });
+}
+
+#[test]
 fn a_stream_is_named_in_its_capture_and_in_that_of_another() {
     late(|_, device, [home, theirs]| {
         let model = model_of(&home, 2, Layer::clamp(-2.0, 2.0));

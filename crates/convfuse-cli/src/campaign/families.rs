@@ -1,19 +1,21 @@
 //! Families of cases: every operator, and the kinds of chains that have specialized kernels.
 
-use convfuse::graph::{Chain, ConvLayer, ConvTransposeLayer, GraphError, Layer, Other};
+use convfuse::graph::{Chain, ConvLayer, ConvTransposeLayer, Graph, GraphError, Layer, Other};
 use convfuse::spec::{ClampSpec, ReductionOp, UpsampleMode, UpsampleSpec};
 
 mod chains;
 mod copies;
+mod graphs;
 
 use chains::{
     alone, blocks, classifiers, depthwise, kernelbench_79, kernelbench_85, long_sums, many_tiles,
-    networks, one_launch_79, one_launch_85, tails, transposed, two_outputs, volumes, wide,
+    networks, one_launch_79, one_launch_85, tails, transposed, volumes, wide,
 };
 
 use copies::{
     cat, channel_shuffle, flatten, gate, narrow, pad, pixel_shuffle, pixel_unshuffle, reshape,
 };
+use graphs::{graphs, two_outputs};
 
 use super::choices::Choices;
 use super::layers::{
@@ -28,8 +30,18 @@ const REDUCTION: &str = "reduction";
 pub(super) struct Plan {
     pub(super) layers: Vec<Layer>,
     pub(super) input: Vec<usize>,
-    /// The index of a layer before the last one whose value is a further output.
-    pub(super) output: Option<usize>,
+    /// The graph of the layers, if it is no chain.
+    pub(super) graph: Option<Graph>,
+}
+
+impl Plan {
+    /// The graph of the layers.
+    pub(super) fn as_graph(&self) -> Result<Graph, GraphError> {
+        match &self.graph {
+            Some(graph) => Ok(graph.clone()),
+            None => Ok(Chain::new(self.input[1], self.layers.clone())?.into()),
+        }
+    }
 }
 
 /// A kind of cases.
@@ -163,6 +175,7 @@ pub const FAMILIES: &[Family] = &[
     Family::new("classifiers", classifiers),
     Family::new("outputs", two_outputs),
     Family::new("networks", networks),
+    Family::new("graphs", graphs),
 ];
 
 /// Draws the shape of a tensor with these channels: up to three samples with `dimensions` dimensions of
@@ -183,7 +196,7 @@ fn one(layer: Layer, input: Vec<usize>) -> Plan {
     Plan {
         layers: vec![layer],
         input,
-        output: None,
+        graph: None,
     }
 }
 
@@ -192,7 +205,7 @@ fn of_graph(chain: Result<Chain, GraphError>, input: &[usize]) -> Plan {
     Plan {
         layers,
         input: input.to_vec(),
-        output: None,
+        graph: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! A randomly generated case: layers, values, the input's memory layout, and the split of its batch.
 
-use convfuse::graph::{Chain, Graph, GraphError, Layer};
+use convfuse::graph::{GraphError, Layer};
 use convfuse::{DType, Stream, Tensor, data, lab};
 use ndarray::{ArrayD, ArrayViewMutD, Axis, IxDyn, ShapeBuilder, Slice};
 use oracle::Case;
@@ -20,12 +20,17 @@ pub(super) struct MemoryLayout {
 }
 
 impl MemoryLayout {
-    /// Draws a layout; `None`, in half of the cases, for dense NCHW.
-    fn draw(c: &mut Choices, dimensions: usize) -> Option<MemoryLayout> {
+    /// Draws a layout; `None`, in half of the cases, for dense NCHW. Of graphs that are no chains, a third of
+    /// the inputs is channels-last.
+    fn draw(c: &mut Choices, dimensions: usize, is_chain: bool) -> Option<MemoryLayout> {
         let mut axes: Vec<usize> = (0..dimensions).collect();
         let mut gaps = vec![0; dimensions];
         let mut first = 0;
-        match c.below(8) {
+        let kind = match is_chain {
+            true => c.below(8),
+            false => c.of([0, 4, 0, 4, 6, 7]),
+        };
+        match kind {
             0..=3 => return None,
             // Channels last.
             4 if dimensions > 2 => axes[1..].rotate_left(1),
@@ -154,15 +159,11 @@ impl GeneratedCase {
             _ => Some(u64::from(c.below(1 << 16))),
         };
         let cut = c.within(0, 3);
-        let Plan {
-            layers,
-            input,
-            output,
-        } = (family.draw)(c);
-        let layout = MemoryLayout::draw(c, input.len());
+        let plan = (family.draw)(c);
+        let rank = plan.input.len();
+        let layout = MemoryLayout::draw(c, rank, plan.graph.is_none());
         let name = format!("{}/{}", family.name, c.below(1 << 16));
-        let rank = input.len();
-        let case = match case(&name, layers, output, input, most)? {
+        let case = match case(&name, plan, most)? {
             Ok(mut case) => {
                 if !case.x.is_empty() {
                     values::draw(c, &mut case, dtype);
@@ -196,7 +197,9 @@ impl GeneratedCase {
             Ok(case) => {
                 let what = of(case.graph.layers(), case.x.shape());
                 match case.graph.outputs() {
-                    [_, further] => format!("{what}, with the output of layer {further}"),
+                    [_, further @ ..] if !further.is_empty() => {
+                        format!("{what}, with the outputs of layers {further:?}")
+                    }
                     _ => what,
                 }
             }
@@ -240,15 +243,10 @@ fn smaller(case: &Case, fewer: &[usize]) -> Option<Case> {
 }
 
 /// The case, if it costs no more than `most`. A case with a refused input costs nothing.
-fn case(
-    name: &str,
-    layers: Vec<Layer>,
-    output: Option<usize>,
-    input: Vec<usize>,
-    most: u64,
-) -> Option<Result<Case, Box<Impossible>>> {
-    let channels = input[1];
-    let graph = match graph(channels, &layers, output) {
+fn case(name: &str, plan: Plan, most: u64) -> Option<Result<Case, Box<Impossible>>> {
+    let graph = plan.as_graph();
+    let Plan { layers, input, .. } = plan;
+    let graph = match graph {
         Ok(graph) => graph,
         Err(refusal) => {
             return Some(Err(Box::new(Impossible {
@@ -272,28 +270,4 @@ fn case(
             }
         })
     })
-}
-
-/// A chain, or a graph of the same layers if an earlier layer's value is a further output.
-pub(super) fn graph(
-    channels: usize,
-    layers: &[Layer],
-    output: Option<usize>,
-) -> Result<Graph, GraphError> {
-    let chain = Graph::from(Chain::new(channels, layers.to_vec())?);
-    let Some(output) = output else {
-        return Ok(chain);
-    };
-    // No input has a number as its name.
-    let value = |layer: usize| layer.to_string();
-    let inputs = chain.inputs().iter();
-    let mut builder = inputs.fold(Graph::builder("x", channels), |builder, name| {
-        builder.input(name)
-    });
-    let mut before = "x".to_owned();
-    for (index, layer) in layers.iter().enumerate() {
-        builder = builder.layer(value(index), &before, layer.clone());
-        before = value(index);
-    }
-    builder.output(value(output)).build(&before)
 }

@@ -389,26 +389,28 @@ fn must_be_same(one: &[ArrayD<f32>], other: &[ArrayD<f32>], what: &str) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use convfuse::graph::Layer;
+    use convfuse::graph::{Graph, Layer};
     use ndarray::arr1;
 
     use super::super::families::FAMILIES;
-    use super::super::generated_case::graph;
     use super::*;
     use crate::Status;
 
     #[test]
     fn a_wrong_second_output_is_noticed() {
-        let layers = [Layer::clamp(0.0, 0.5), Layer::tanh(), Layer::relu()];
         let case = |output| {
-            let graph = graph(2, &layers, Some(output)).unwrap();
+            let graph = Graph::builder("x", 2)
+                .layer("bounded", "x", Layer::clamp(0.0, 0.5))
+                .layer("tanh", "bounded", Layer::tanh())
+                .layer("y", "tanh", Layer::relu());
+            let graph = graph.output(output).build("y").unwrap();
             Case::of_graph("outputs/judged", graph, &[3, 2, 5])
         };
         let generated = GeneratedCase {
             another: None,
             family: FAMILIES.last().unwrap(),
             choices: Vec::new(),
-            case: Ok(case(1)),
+            case: Ok(case("tanh")),
             dtype: DType::F32,
             layout: None,
             cut: 1,
@@ -417,7 +419,7 @@ mod tests {
         };
         let device = Device::emulator();
         let stream = device.stream().unwrap();
-        let judged = case(1);
+        let judged = case("tanh");
         let inputs = InputsOf::new(&generated, &judged, &stream).unwrap();
         let modes = ExecutionMode::all_on(&device, &judged, DType::F32);
         assert!(!modes.is_empty());
@@ -430,7 +432,7 @@ mod tests {
             };
             // Both outputs of the whole batch and of two parts.
             assert_eq!(run(&judged), Ok((3, 60)), "{mode}");
-            let trouble = run(&case(0)).unwrap_err();
+            let trouble = run(&case("bounded")).unwrap_err();
             assert_eq!(trouble.status, Status::Wrong);
         }
     }

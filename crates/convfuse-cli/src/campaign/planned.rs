@@ -8,7 +8,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::choices::Choices;
 use super::families::{Family, Plan};
-use super::generated_case::graph;
 
 /// The target devices: both generations of tensor cores, with much and with little shared memory.
 const DEVICES: [&str; 3] = ["h200", "a100", "rtx4090"];
@@ -163,15 +162,12 @@ impl Planned {
         let precision = c.of(Precision::ALL).to_string();
         let batch_invariant = !c.once_in(3);
         let channels_last = c.once_in(2);
-        let Plan {
-            layers,
-            mut input,
-            output,
-        } = (family.draw)(c);
+        let plan = (family.draw)(c);
+        let graph = plan.as_graph().ok()?;
+        let Plan { mut input, .. } = plan;
         if c.once_in(50) {
             input[0] = 0;
         }
-        let graph = graph(input[1], &layers, output).ok()?;
         // The graph as it is recorded: JSON has no infinity.
         let graph: Graph = serde_json::from_value(serde_json::to_value(graph).ok()?).ok()?;
         let strategies = Strategy::all(&graph).len() as u32;

@@ -23,6 +23,10 @@ fn elements_are_compared_one_by_one() {
     for allowed in ["--ulps 1", "--atol 1e-6", "--rtol 1e-6"] {
         assert_eq!(compare(&format!("a.npy b.npy {allowed}")).code, Some(0));
     }
+    // The tolerance is a part of the expected magnitude.
+    program.file("e.npy", npy("4,", [2.0; 4]));
+    assert_eq!(compare("d.npy e.npy --rtol 0.6").code, Some(0));
+    assert_eq!(compare("e.npy d.npy --rtol 0.6").code, Some(1));
     let far = compare("a.npy c.npy --atol 1e30 --ulps 1000");
     assert_eq!(far.code, Some(1), "{far:?}");
     let tensor = &far.json()["tensors"][0];
@@ -49,6 +53,22 @@ fn safetensors(tensors: &[(&str, usize, Option<usize>)]) -> Vec<u8> {
         (name, view.expect("a tensor"))
     });
     safetensors::serialize(views, None).expect("a file of tensors")
+}
+
+#[test]
+fn a_tensor_that_one_file_lacks_is_told() {
+    let program = Program::new();
+    program.file("one", safetensors(&[("a", 3, None), ("b", 2, None)]));
+    program.file("other", safetensors(&[("a", 3, None), ("c", 2, None)]));
+    let ran = program.run("compare one other --json");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let record = ran.json();
+    let flaws = [0, 1, 2].map(|number| record["tensors"][number]["flaw"].clone());
+    let missing = |file| serde_json::json!(format!("missing in the {file} file"));
+    assert_eq!(
+        flaws,
+        [serde_json::Value::Null, missing("second"), missing("first")]
+    );
 }
 
 /// A difference in any tensor decides the exit status. The middle tensor exceeds the number of elements read

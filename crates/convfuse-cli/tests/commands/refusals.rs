@@ -188,6 +188,10 @@ fn golden_files_that_cannot_be_used_lose_no_others() {
     assert_eq!(record["complaints"].as_array().map(Vec::len), Some(3));
     assert_eq!(record["lines"][0]["runs"], 1);
     assert_eq!(record["status"], 2);
+    let ran = program
+        .run("verify --device cpu --golden golden --only golden/d")
+        .right();
+    assert!(!ran.out.contains("golden/a"), "{ran:?}");
 }
 
 #[test]

@@ -271,6 +271,8 @@ mod tests {
         let odd = Layout::contiguous(&[2, 7]).slice(1, 3..7, 2).unwrap();
         assert_eq!((odd.offset(), odd.span()), (3, (3, 10)));
         assert_eq!(odd.strides(), [7, 2]);
+        let rounded = Layout::contiguous(&[7]).slice(0, 0..7, 3).unwrap();
+        assert_eq!((rounded.shape(), rounded.span()), (&[3][..], (0, 7)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::model::pipelines::KEPT_PIPELINES;
 use crate::operators::Precision;
 use op_spec::graph::presets::KernelBench79;
-use op_spec::graph::{Chain, Layer};
+use op_spec::graph::{Chain, Graph, Layer};
 
 /// Returns sizes for chunks of at most two samples of `SHAPE`, two of them in flight.
 fn small(sample_bytes: usize) -> Cut {
@@ -61,6 +61,20 @@ fn a_batch_whose_statistics_count_is_not_cut() {
 }
 
 /// Seven samples make three chunks of two, in two stages, and a last chunk of one.
+#[test]
+fn a_batch_of_several_outputs_is_not_cut() {
+    let graph = Graph::builder("x", 3)
+        .layer("a", "x", Layer::relu())
+        .layer("y", "a", Layer::tanh())
+        .output("a");
+    let graph = graph.build("y").unwrap();
+    let model = Model::init(&Device::emulator().stream().unwrap(), &graph, 3).unwrap();
+    let x = data::signed(1, [7, 3, 5]).into_dyn();
+    let shares = Share::whole(&model, x.shape());
+    let y = fresh(&shares, &[x.view()], &Options::default(), &small(120)).unwrap();
+    assert_eq!(bits(&y), bits(&model.forward_array(&x).unwrap()));
+}
+
 fn chunks_make_the_same_bits(device: &Device, dtype: DType) {
     let model = model(device, dtype);
     let x = data::signed(1, SHAPE).into_dyn();

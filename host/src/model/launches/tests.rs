@@ -9,6 +9,9 @@ use crate::{Error, data};
 use launch_config::Arch;
 
 mod filters_in_place;
+mod norms;
+mod outputs;
+mod refusals;
 mod renewed;
 
 /// A chain, its partition and input shape. `kernels` has, for each architecture, a kernel that prepares
@@ -360,36 +363,6 @@ fn channels_last(tensor: &Tensor) -> Tensor {
         strides[axis] = stride;
     }
     lying.restrided(0, shape, &strides).unwrap()
-}
-
-#[test]
-fn other_parameters_than_the_graph_has_are_refused() {
-    let stream = stream(Arch::Sm90);
-    let chain = Chain::new(2, [Layer::scale("scale")]).unwrap();
-    let x = Tensor::zeros(&stream, &[1, 2], DType::F32).unwrap();
-    let given = |shapes: &[usize]| {
-        let tensor = |&len: &usize| Tensor::zeros(&stream, &[len], DType::F32).unwrap();
-        let tensors: Vec<Tensor> = shapes.iter().map(tensor).collect();
-        let (of, options) = (Inputs::new(&x), Options::default());
-        Launches::given(&stream, chain.as_ref(), of, &tensors, &options)
-    };
-    let refused = |launches: Result<Launches>| match launches {
-        Err(Error::Parameters(error)) => error.to_string(),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(
-        refused(given(&[])),
-        "parameters: there are 0 tensors, the model has 1 parameters"
-    );
-    assert_eq!(refused(given(&[3])), "scale: shape is [3], expected [2]");
-    let launches = given(&[2]).unwrap();
-    let null = std::ptr::null_mut();
-    // SAFETY: the run is refused before it uses an address.
-    let ran = unsafe { launches.run(&stream, &[null], &[], &[null], null) };
-    assert_eq!(
-        refused(ran.map(|()| launches)),
-        "parameters: there are 0 tensors, the model has 1 parameters"
-    );
 }
 
 #[test]

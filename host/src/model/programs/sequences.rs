@@ -121,6 +121,19 @@ fn cases() -> Vec<Case> {
             &[&[2, 16, 6, 7], &[1, 16, 12, 20], &[1, 16, 1, 1]],
             &[],
         ),
+        // Phases as matrix products.
+        case(
+            16,
+            vec![
+                Layer::conv_transpose2d("up", 72, 4)
+                    .stride(2)
+                    .padding(1)
+                    .into(),
+            ],
+            &[DType::F16],
+            &[&[2, 16, 6, 7], &[1, 16, 5, 4]],
+            &[],
+        ),
     ];
     // Operands for all tiles, with K blocks of one filter slice or of all slices, and for two outputs.
     for (channels, filters) in [(3, 5), (40, 70)] {

@@ -164,7 +164,7 @@ where
     Plan {
         layers,
         input: shape(c, groups * of_group, D, 3, most_input),
-        output: None,
+        graph: None,
     }
 }
 
@@ -198,7 +198,7 @@ fn conv_block(
     Plan {
         layers,
         input,
-        output: None,
+        graph: None,
     }
 }
 
@@ -254,7 +254,7 @@ pub(super) fn networks(c: &mut Choices) -> Plan {
     Plan {
         layers,
         input: shape(c, channels, 2, 7, 40),
-        output: None,
+        graph: None,
     }
 }
 
@@ -267,7 +267,7 @@ pub(super) fn depthwise(c: &mut Choices) -> Plan {
     Plan {
         layers,
         input: shape(c, channels, 2, 5, 70),
-        output: None,
+        graph: None,
     }
 }
 
@@ -293,7 +293,7 @@ pub(super) fn alone(c: &mut Choices) -> Plan {
     Plan {
         layers,
         input: shape(c, groups * of_group, 2, 4, 32),
-        output: None,
+        graph: None,
     }
 }
 
@@ -326,7 +326,7 @@ pub(super) fn transposed(c: &mut Choices) -> Plan {
     Plan {
         layers,
         input,
-        output: None,
+        graph: None,
     }
 }
 
@@ -342,7 +342,7 @@ pub(super) fn tails(c: &mut Choices) -> Plan {
     Plan {
         layers,
         input: shape(c, norm_groups * m, 2, 2, 60),
-        output: None,
+        graph: None,
     }
 }
 
@@ -382,16 +382,6 @@ pub(super) fn classifiers(c: &mut Choices) -> Plan {
     Plan {
         layers,
         input,
-        output: None,
+        graph: None,
     }
-}
-
-/// A block whose value before the last layer is a further output.
-pub(super) fn two_outputs(c: &mut Choices) -> Plan {
-    let mut plan = blocks(c);
-    if plan.layers.len() < 2 {
-        plan.layers.push(Layer::relu());
-    }
-    plan.output = Some(c.within(0, plan.layers.len() - 2));
-    plan
 }

@@ -31,3 +31,17 @@ fn files_are_replaced_and_nothing_is_left_beside_them() {
     assert!(link.is_symlink() && !new.is_symlink());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
 }
+
+#[test]
+fn files_are_the_same_behind_links_to_their_folders() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [real, link] = ["real", "link"].map(|name| folder.path().join(name));
+    fs::create_dir(&real).expect("a folder");
+    fs::write(real.join("old"), "").expect("a file");
+    symlink(&real, &link).expect("a link");
+    let target = |folder: &Path, name| Target::new("--json", &folder.join(name)).expect("a target");
+    for name in ["old", "new"] {
+        assert!(target(&real, name).is(&target(&link, name)), "{name}");
+    }
+    assert!(!target(&real, "old").is(&target(&link, "new")));
+}

@@ -36,3 +36,31 @@ fn channels_last_filters_are_read_in_place() {
         }
     }
 }
+
+/// Filters that are not the tensors' type, or that another layer reads too, are not read in place.
+#[test]
+fn other_channels_last_filters_are_copied() {
+    let stream = stream(Arch::Sm90);
+    let conv = || Layer::from(Layer::conv2d("conv", 64, 3).padding(1));
+    let alone = Chain::new(64, vec![conv(), Layer::relu()]).unwrap();
+    let shared = Chain::new(64, vec![conv(), conv()]).unwrap();
+    let direct = Partition::parse(&shared, "conv2d | conv2d @direct").unwrap();
+    let direct = Options::default().partition(direct);
+    for (chain, options, stored) in [
+        (alone, Options::default(), DType::F32),
+        (shared, direct, DType::F16),
+    ] {
+        let x = data::signed(7, [1, 64, 9, 8]);
+        let x = Tensor::from_f32_array(&stream, &x, DType::F16).unwrap();
+        let x = channels_last(&x);
+        let options = options.output_layout(Layout::Nchw);
+        let dense = tensors(&stream, &values(&chain, 1), stored);
+        let given: Vec<Tensor> = dense.iter().map(channels_last).collect();
+        let of = Inputs::new(&x);
+        let launches = Launches::given(&stream, chain.as_ref(), of, &given, &options).unwrap();
+        let model = Model::from_tensors(&stream, &chain, dense, DType::F16).unwrap();
+        let expected = model.forward_with(&x, &options).unwrap();
+        let got = run(&launches, &stream, &x, &given);
+        assert!(bits(&got) == bits(&expected), "{}", chain.operators());
+    }
+}

@@ -30,14 +30,16 @@ fn batch_norms_in_training_renew_running_statistics() {
         .into_values()
         .map(|new| ArrayD::from_shape_vec(IxDyn(&[4]), new).unwrap());
     let mut outcomes: Vec<Vec<ArrayD<f32>>> = vec![y.into_iter().chain(renewed).collect()];
+    // Running statistics may be stored in 16 bits; the renewed ones are f32.
     let devices = [
-        (Arch::Sm100, DType::F32),
-        (Arch::Sm90, DType::F32),
-        (Arch::Sm90, DType::F16),
+        (Arch::Sm100, DType::F32, DType::F32),
+        (Arch::Sm90, DType::F32, DType::F32),
+        (Arch::Sm90, DType::F16, DType::F32),
+        (Arch::Sm90, DType::F16, DType::F16),
     ];
-    for (arch, dtype) in devices {
+    for (arch, dtype, stored) in devices {
         let stream = stream(arch);
-        let parameters = tensors(&stream, &given, DType::F32);
+        let parameters = tensors(&stream, &given, stored);
         let on_device = Tensor::from_f32_array(&stream, &x, dtype).unwrap();
         let options = Options::default();
         let launches = Launches::given(
@@ -75,7 +77,7 @@ fn batch_norms_in_training_renew_running_statistics() {
             assert!((f64::from(outcomes[0][1 + index][c]) - wanted).abs() < 1e-6);
         }
     }
-    for (outcome, (_, dtype)) in outcomes[1..].iter().zip(devices) {
+    for (outcome, (_, dtype, _)) in outcomes[1..].iter().zip(devices) {
         let within = if dtype == DType::F32 { 1e-4 } else { 2e-2 };
         for (got, wanted) in outcome.iter().zip(&outcomes[0]) {
             let off = (got - wanted).mapv(f32::abs);
@@ -130,6 +132,33 @@ fn channels_last_batches_renew_the_same_statistics() {
                 let off = (got - wanted).mapv(f32::abs);
                 assert!(off.iter().all(|off| *off < within), "{got} {wanted}");
             }
+        }
+    }
+}
+
+/// Inputs without elements renew nothing, on a device as on the CPU.
+#[test]
+fn inputs_without_elements_renew_nothing() {
+    let norm = Layer::batch_norm("norm").training(true);
+    let layers = (Layer::conv2d("conv", 4, 3), norm, Layer::relu());
+    let chain = Chain::new(4, layers).unwrap();
+    let x: ArrayD<f32> = ArrayD::zeros(&[0, 4, 4, 5][..]);
+    let given = values(&chain, 2);
+    let problem = chain.problem(x.shape()).unwrap();
+    let on_cpu = Parameters::of(&chain.parameters().into(), given.clone());
+    let ran = cpu::run_renewing(chain.as_ref(), &problem, DType::F32, &on_cpu, &[x.view()]);
+    assert!(ran.unwrap().1.is_empty());
+    let options = Options::default();
+    for stream in [stream(Arch::Sm90), Device::cpu().stream().unwrap()] {
+        let parameters = tensors(&stream, &given, DType::F32);
+        let x = Tensor::from_f32_array(&stream, &x, DType::F32).unwrap();
+        let of = Inputs::new(&x);
+        let launches = Launches::given(&stream, chain.as_ref(), of, &parameters, &options);
+        let launches = launches.unwrap();
+        assert!(launches.renewed().is_empty());
+        if stream.device().is_emulator() {
+            let y = run_renewing(&launches, &stream, &x, &parameters, &[]);
+            assert!(y.is_empty());
         }
     }
 }
