@@ -65,40 +65,19 @@ fn epilogues(backend: Backend) -> Outcome {
     for groups in [1, 16] {
         let conv = || Layer::from(Layer::conv2d("conv", 16, 3).groups(groups));
         let norm = || Layer::from(Layer::batch_norm("norm"));
-        let chains = [
-            (vec![conv(), Layer::add(of_each("bias"))], 1),
-            (vec![conv(), Layer::div(of_all()), Layer::relu()], 1),
-            (
-                vec![
-                    conv(),
-                    Layer::from(Layer::scale("scale")),
-                    Layer::sub(of_all()),
-                ],
-                1,
-            ),
-            (
-                vec![
-                    conv(),
-                    norm(),
-                    Layer::mul(of_each("gain")),
-                    Layer::add(of_each("shift")),
-                    Layer::mul(of_all()),
-                    Layer::leaky_relu(0.1),
-                ],
-                1,
-            ),
-            // The store of a depthwise convolution cannot apply gain and shift after a function.
-            (
-                vec![conv(), Layer::relu(), Layer::add(of_each("bias"))],
-                if groups == 1 { 1 } else { 2 },
-            ),
-        ];
-        for (layers, regions) in chains {
-            let case = Case::of_graph(
-                "arithmetic/epilogue",
-                Chain::new(16, layers)?,
-                &[2, 16, 17, 19],
-            );
+        // The store of a depthwise convolution cannot apply gain and shift after a function.
+        let behind_a_function = if groups == 1 { 1 } else { 2 };
+        let shape = [2, 16, 17, 19];
+        let table = chains::table! {
+            "bias": [conv(), Layer::add(of_each("bias"))], shape => 1;
+            "quotient": [conv(), Layer::div(of_all()), Layer::relu()], shape => 1;
+            "difference": [conv(), Layer::scale("scale"), Layer::sub(of_all())], shape => 1;
+            "all": [conv(), norm(), Layer::mul(of_each("gain")), Layer::add(of_each("shift")),
+                Layer::mul(of_all()), Layer::leaky_relu(0.1)], shape => 1;
+            "behind": [conv(), Layer::relu(), Layer::add(of_each("bias"))],
+                shape => behind_a_function;
+        };
+        for (case, regions) in chains::cases("arithmetic/epilogue", table) {
             if backend != Backend::Cpu {
                 let model = chains::model(&stream, &case, DType::F32)?;
                 let facts = model.explain(case.x.shape(), &Options::default())?;

@@ -59,3 +59,33 @@ pub(crate) fn parameters(case: &Case) -> convfuse::Result<Parameters> {
 pub(crate) fn model(stream: &Stream, case: &Case, dtype: DType) -> convfuse::Result<Model> {
     Model::with_dtype(stream, &case.graph, &parameters(case)?, dtype)
 }
+
+/// The chain of these layers, for inputs with this number of channels.
+macro_rules! chain {
+    ($channels:expr; $($layer:expr),+) => {
+        convfuse::graph::Chain::new($channels, [$(convfuse::graph::Layer::from($layer)),+])
+            .expect("a chain")
+    };
+}
+
+/// A table of chains, each with its layers, the input's shape and what the test expects, if anything.
+macro_rules! table {
+    ($($name:literal: [$($layer:expr),+], $shape:expr $(=> $expected:expr)?;)+) => {
+        vec![$({
+            let shape: &[usize] = &$shape;
+            let chain = $crate::chains::chain!(shape[1]; $($layer),+);
+            ($name, chain, shape.to_vec(), ($($expected)?))
+        }),+]
+    };
+}
+
+pub(crate) use {chain, table};
+
+/// The cases of a table, each with what the test expects.
+pub(crate) fn cases<E>(group: &str, table: Vec<(&str, Chain, Vec<usize>, E)>) -> Vec<(Case, E)> {
+    let case = |(name, chain, shape, expected): (&str, _, Vec<usize>, _)| {
+        let name = format!("{group}/{name}");
+        (Case::of_graph(&name, chain, &shape), expected)
+    };
+    table.into_iter().map(case).collect()
+}

@@ -9,7 +9,8 @@ use libtest_mimic::Trial;
 use ndarray::Axis;
 
 use crate::backend::{Backend, Outcome};
-use crate::layouts::{Way, are_close, bits_of, channels_last, lying, way};
+use crate::layouts::{Way, are_close, bits_of, channels_last, lying, lying_last, way};
+use crate::suite::count;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let group = "channels_last";
@@ -32,7 +33,6 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// of dense inputs sum in another order than tiles that write NHWC.
 fn transposes(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let last = way("channels last", channels_last);
     let up = |filters, kernel: usize| Layer::conv_transpose2d("up", filters, kernel).stride(2);
     // Phases with few products need a reformatted input, or do not run on tensor cores.
     let wide = up(64, 3).padding(1).output_padding(1);
@@ -79,7 +79,7 @@ fn transposes(backend: Backend) -> Outcome {
             {
                 assert_eq!(got, wanted, "{explained}");
             }
-            let x = lying(&stream, &values, dtype, &last)?;
+            let x = lying_last(&stream, &values, dtype)?;
             let y = model.forward_with(&x, &options)?;
             assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
             match is_shuffled {
@@ -130,7 +130,6 @@ fn reformats_nothing(backend: Backend) -> Outcome {
     values[[1, 5, 3, 4]] = f32::NAN;
     values[[0, 7, h - 1, w - 1]] = f32::INFINITY;
     let further = data::signed(2, &shape[..]);
-    let last = way("channels last", channels_last);
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         let parameters = convfuse::Parameters::init(&chain, 3)?;
         let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
@@ -139,8 +138,8 @@ fn reformats_nothing(backend: Backend) -> Outcome {
         let wanted = model.forward_with(Inputs::new(&x).with("residual", &residual), &fast)?;
         assert!(wanted.is_contiguous());
         let wanted = bits_of(&wanted)?;
-        let x = lying(&stream, &values, dtype, &last)?;
-        let residual = lying(&stream, &further, dtype, &last)?;
+        let x = lying_last(&stream, &values, dtype)?;
+        let residual = lying_last(&stream, &further, dtype)?;
         let inputs = || Inputs::new(&x).with("residual", &residual);
         let y = model.forward_with(inputs(), &fast)?;
         let [n, k, p, q] = *y.shape() else {
@@ -155,12 +154,7 @@ fn reformats_nothing(backend: Backend) -> Outcome {
         let of_run = bits_of(&y)?;
         compare(&of_run);
         let explained = model.plan_for(&stream, inputs(), &fast)?.explain()?;
-        let copies = |explained: &Explanation| {
-            let launches = explained.launches.iter();
-            launches
-                .filter(|launch| launch.kernel.contains("copy"))
-                .count()
-        };
+        let copies = |explained: &Explanation| count(explained, "copy");
         if needs_no_copy {
             assert_eq!(copies(&explained), 0, "{explained}");
             let gemms = explained.regions.iter();
@@ -260,23 +254,13 @@ fn slides(backend: Backend) -> Outcome {
         let model = Model::with_dtype(&stream, chain, &parameters, dtype)?;
         let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
         let wanted = bits_of(&model.forward(&dense)?)?;
-        let x = lying(
-            &stream,
-            &values,
-            dtype,
-            &way("channels last", channels_last),
-        )?;
+        let x = lying_last(&stream, &values, dtype)?;
         let y = model.forward(&x)?;
         assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
         assert_eq!(bits_of(&y)?, wanted, "{dtype}");
         let plan = model.plan_for(&stream, &x, &Options::default())?;
         let explained = plan.explain()?;
-        let kernels = |part: &str| {
-            let launches = explained.launches.iter();
-            launches
-                .filter(|launch| launch.kernel.contains(part))
-                .count()
-        };
+        let kernels = |part: &str| count(&explained, part);
         assert_eq!(kernels("depthwise_nhwc"), 2, "{explained}");
         assert_eq!(kernels("pool_nhwc"), 2, "{explained}");
         if has_warp_specialized || chain.layers().len() == alone.layers().len() {
@@ -297,12 +281,7 @@ fn slides(backend: Backend) -> Outcome {
     )?;
     let wanted =
         bits_of(&model.forward(&Tensor::from_f32_array(&stream, &values, DType::F32)?)?)?;
-    let x = lying(
-        &stream,
-        &values,
-        DType::F32,
-        &way("channels last", channels_last),
-    )?;
+    let x = lying_last(&stream, &values, DType::F32)?;
     assert_eq!(bits_of(&model.forward(&x)?)?, wanted);
     Ok(())
 }

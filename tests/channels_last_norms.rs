@@ -7,7 +7,8 @@ use convfuse::{DType, Device, Inputs, Model, Options, Parameters, Tensor, data};
 use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
-use crate::layouts::{are_close, bits_of, channels_last, lying, way};
+use crate::layouts::{are_close, bits_of, lying_last};
+use crate::suite::count;
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
@@ -58,7 +59,6 @@ fn blocks(backend: Backend) -> Outcome {
     let fast = Options::default().precision(Precision::Fast);
     let shape = [2, 64, h, w];
     let [values, residual, further] = [1, 2, 3].map(|seed| data::signed(seed, &shape[..]));
-    let last = way("channels last", channels_last);
     for (dtype, groups) in [(DType::F16, 8), (DType::BF16, 32), (DType::F32, 4)] {
         let chain = Chain::new(64, layers(groups))?;
         let model = Model::with_dtype(&stream, &chain, &Parameters::init(&chain, 3)?, dtype)?;
@@ -71,7 +71,7 @@ fn blocks(backend: Backend) -> Outcome {
         )?;
         let wanted = bits_of(&wanted)?;
         let [x, a, b] =
-            [&values, &residual, &further].map(|values| lying(&stream, values, dtype, &last));
+            [&values, &residual, &further].map(|values| lying_last(&stream, values, dtype));
         let (x, a, b) = (x?, a?, b?);
         let inputs = || Inputs::new(&x).with("residual", &a).with("further", &b);
         let y = model.forward_with(inputs(), &fast)?;
@@ -90,12 +90,7 @@ fn blocks(backend: Backend) -> Outcome {
             "{dtype}"
         );
         let explained = model.plan_for(&stream, inputs(), &fast)?.explain()?;
-        let kernels = |part: &str| {
-            let launches = explained.launches.iter();
-            launches
-                .filter(|launch| launch.kernel.contains(part))
-                .count()
-        };
+        let kernels = |part: &str| count(&explained, part);
         let arch = stream.device().properties().arch;
         if arch.has_warpgroup_mma() {
             assert_eq!(kernels("norm_nhwc_moments"), 4, "{explained}");
@@ -121,8 +116,7 @@ fn narrow(backend: Backend) -> Outcome {
     let model = Model::with_dtype(&stream, &chain, &parameters, DType::F16)?;
     let values = data::signed(1, &[1, 32, 4, 9, 14][..]);
     let wanted = model.forward(&Tensor::from_f32_array(&stream, &values, DType::F16)?)?;
-    let last = way("channels last", channels_last);
-    let x = lying(&stream, &values, DType::F16, &last)?;
+    let x = lying_last(&stream, &values, DType::F16)?;
     let y = model.forward(&x)?;
     assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
     let close = (DType::F16, Precision::Fast);
@@ -133,11 +127,7 @@ fn narrow(backend: Backend) -> Outcome {
     if stream.device().properties().arch.has_warpgroup_mma() {
         let kernels = explained.regions.iter().map(|of| of.kernels);
         assert!(kernels.eq(["implicit-gemm", "tensor"]), "{explained}");
-        let mut launches = explained.launches.iter();
-        assert!(
-            launches.all(|of| !of.kernel.contains("copy")),
-            "{explained}"
-        );
+        assert_eq!(count(&explained, "copy"), 0, "{explained}");
     }
     Ok(())
 }
@@ -166,9 +156,8 @@ fn first(backend: Backend) -> Outcome {
         if arch.has_warpgroup_mma() && dtype != DType::F32 {
             let kernels = explained.regions.iter().map(|of| of.kernels);
             assert!(kernels.eq(["gemm", "tensor"]), "{explained}");
-            let mut launches = explained.launches.iter();
-            let is_copy = |kernel: &str| kernel.contains("copy") || kernel.contains("reformat");
-            assert!(launches.all(|of| !is_copy(of.kernel)), "{explained}");
+            let copies = ["copy", "reformat"].map(|part| count(&explained, part));
+            assert_eq!(copies, [0; 2], "{explained}");
         }
     }
     Ok(())
@@ -195,7 +184,6 @@ fn of_batches(backend: Backend) -> Outcome {
 
 fn of_batch(backend: Backend, shape: &[usize], layers: Vec<Layer>, is_nhwc: bool) -> Outcome {
     let (stream, cpu) = (backend.stream()?, Device::cpu().stream()?);
-    let last = way("channels last", channels_last);
     let options = Options::default();
     let chain = Chain::new(shape[1], layers)?;
     let parameters = Parameters::init(&chain, 3)?;
@@ -211,17 +199,14 @@ fn of_batch(backend: Backend, shape: &[usize], layers: Vec<Layer>, is_nhwc: bool
         let (x, a) = (x?, a?);
         let wanted = on_cpu.forward_with(with(Inputs::new(&x), &a), &options)?;
         let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
-        let [x, a] = [&values, &residual].map(|of| lying(&stream, of, dtype, &last));
+        let [x, a] = [&values, &residual].map(|of| lying_last(&stream, of, dtype));
         let (x, a) = (x?, a?);
         let y = model.forward_with(with(Inputs::new(&x), &a), &options)?;
         let close = (dtype, Precision::default());
         are_close(&bits_of(&y)?, &bits_of(&wanted)?, close);
         let plan = model.plan_for(&stream, with(Inputs::new(&x), &a), &options)?;
         let explained = plan.explain()?;
-        let count = |part: &str| {
-            let kernels = explained.launches.iter().map(|of| of.kernel);
-            kernels.filter(|kernel| kernel.contains(part)).count()
-        };
+        let count = |part: &str| count(&explained, part);
         let counts = ["norm_nhwc", "batch_norm_moments", "copy_strided"].map(count);
         let wanted = if is_nhwc { [2, 1, 0] } else { [0, 1, 3] };
         assert_eq!(counts, wanted, "{shape:?}: {explained}");
@@ -290,23 +275,19 @@ fn copies_nothing(backend: Backend, graph: &Graph, shape: &[usize], counts: [usi
     let parameters = Parameters::init(graph, 3)?;
     let values = data::signed(1, shape);
     let fast = Options::default().precision(Precision::Fast);
-    let last = way("channels last", channels_last);
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let on_cpu = Model::with_dtype(&cpu, graph, &parameters, dtype)?;
         let wanted = on_cpu.forward(&Tensor::from_f32_array(&cpu, &values, dtype)?)?;
         let model = Model::with_dtype(&stream, graph, &parameters, dtype)?;
         let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
-        for x in [dense, lying(&stream, &values, dtype, &last)?] {
+        for x in [dense, lying_last(&stream, &values, dtype)?] {
             let y = model.forward_with(&x, &fast)?;
             are_close(&bits_of(&y)?, &bits_of(&wanted)?, (dtype, Precision::Fast));
             if !stream.device().properties().arch.has_warpgroup_mma() {
                 continue;
             }
             let explained = model.plan_for(&stream, &x, &fast)?.explain()?;
-            let count = |part: &str| {
-                let kernels = explained.launches.iter().map(|of| of.kernel);
-                kernels.filter(|kernel| kernel.contains(part)).count()
-            };
+            let count = |part: &str| count(&explained, part);
             let copies = count("copy_strided") + count("reformat");
             let [moments, pools] = [count("norm_nhwc_moments"), count("pool_nhwc")];
             assert_eq!(
@@ -332,22 +313,13 @@ fn refused(backend: Backend) -> Outcome {
         let model = Model::new(&stream, &chain, &Parameters::init(&chain, 3)?)?;
         let values = data::signed(1, &[2, channels, 5, 7][..]);
         let wanted = model.forward(&Tensor::from_array(&stream, &values)?)?;
-        let x = lying(
-            &stream,
-            &values,
-            DType::F32,
-            &way("channels last", channels_last),
-        )?;
+        let x = lying_last(&stream, &values, DType::F32)?;
         let y = model.forward(&x)?;
         assert_eq!(bits_of(&y)?, bits_of(&wanted)?);
         let explained = model
             .plan_for(&stream, &x, &Options::default())?
             .explain()?;
-        let is_dense = |kernel: &str| !kernel.contains("norm_nhwc");
-        assert!(
-            explained.launches.iter().all(|of| is_dense(of.kernel)),
-            "{explained}"
-        );
+        assert_eq!(count(&explained, "norm_nhwc"), 0, "{explained}");
     }
     Ok(())
 }

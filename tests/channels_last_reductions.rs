@@ -7,7 +7,8 @@ use convfuse::{DType, Model, Options, Parameters, Tensor, data};
 use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
-use crate::layouts::{are_close, bits_of, channels_last, lying, way};
+use crate::layouts::{are_close, bits_of, lying_last};
+use crate::suite::count;
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
@@ -30,7 +31,6 @@ fn reduction(operation: ReductionOp, dim: &[isize], keepdim: bool) -> Layer {
 /// Each operation on images and volumes, in one launch or, for many pixels, in two.
 fn alone(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let last = way("channels last", channels_last);
     let image = &[3, 40, 7, 9][..];
     let cases = [
         (reduction(ReductionOp::Max, &[2, 3], false), image, 1),
@@ -68,7 +68,7 @@ fn alone(backend: Backend) -> Outcome {
         for dtype in [DType::F32, DType::F16, DType::BF16] {
             let model = Model::with_dtype(&stream, &chain, &Parameters::init(&chain, 3)?, dtype)?;
             let wanted = model.forward(&Tensor::from_f32_array(&stream, &values, dtype)?)?;
-            let x = lying(&stream, &values, dtype, &last)?;
+            let x = lying_last(&stream, &values, dtype)?;
             let y = model.forward(&x)?;
             assert_eq!(y.shape(), wanted.shape());
             are_numbers(&bits_of(&y)?, &bits_of(&wanted)?, dtype);
@@ -105,19 +105,18 @@ fn are_numbers(got: &[u32], wanted: &[u32], dtype: DType) {
 
 fn batches(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let last = way("channels last", channels_last);
     for shape in [[5, 40, 7, 9], [3, 64, 33, 35]] {
         let chain = Chain::new(shape[1], [Layer::adaptive_avg_pool2d(1)])?;
         let parameters = Parameters::init(&chain, 3)?;
         let model = Model::with_dtype(&stream, &chain, &parameters, DType::F16)?;
         let values = data::signed(1, &shape[..]);
-        let of_batch = bits_of(&model.forward(&lying(&stream, &values, DType::F16, &last)?)?)?;
+        let of_batch = bits_of(&model.forward(&lying_last(&stream, &values, DType::F16)?)?)?;
         for (number, wanted) in of_batch.chunks_exact(shape[1]).enumerate() {
             let sample = values
                 .index_axis(ndarray::Axis(0), number)
                 .insert_axis(ndarray::Axis(0))
                 .to_owned();
-            let y = model.forward(&lying(&stream, &sample, DType::F16, &last)?)?;
+            let y = model.forward(&lying_last(&stream, &sample, DType::F16)?)?;
             assert_eq!(bits_of(&y)?, wanted, "sample {number} of {shape:?}");
         }
     }
@@ -127,7 +126,6 @@ fn batches(backend: Backend) -> Outcome {
 /// Reductions after convolutions: at the end of a classifier, and for a gate.
 fn inside(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let last = way("channels last", channels_last);
     let classes = Graph::builder("x", 64)
         .layer("wide", "x", Layer::conv2d("conv", 128, 1))
         .layer("active", "wide", Layer::relu())
@@ -152,7 +150,7 @@ fn inside(backend: Backend) -> Outcome {
         let model = Model::with_dtype(&stream, &graph, &parameters, DType::F16)?;
         let values = data::signed(1, &[2, 64, 8, 12][..]);
         let wanted = model.forward(&Tensor::from_f32_array(&stream, &values, DType::F16)?)?;
-        let x = lying(&stream, &values, DType::F16, &last)?;
+        let x = lying_last(&stream, &values, DType::F16)?;
         let y = model.forward(&x)?;
         let close = (DType::F16, Precision::Fast);
         are_close(&bits_of(&y)?, &bits_of(&wanted)?, close);
@@ -160,10 +158,7 @@ fn inside(backend: Backend) -> Outcome {
             .plan_for(&stream, &x, &Options::default())?
             .explain()?;
         if stream.device().properties().arch.has_warpgroup_mma() {
-            let kernels = |part: &str| {
-                let launches = explained.launches.iter();
-                launches.filter(|of| of.kernel.contains(part)).count()
-            };
+            let kernels = |part: &str| count(&explained, part);
             assert_eq!(kernels("reduction_nhwc"), 1, "{explained}");
             assert_eq!(kernels("copy") + kernels("reformat"), 0, "{explained}");
         }
@@ -175,7 +170,6 @@ fn inside(backend: Backend) -> Outcome {
 /// reduction over only one of two axes.
 fn refused(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let last = way("channels last", channels_last);
     for (channels, layer) in [
         (6, Layer::adaptive_avg_pool2d(1)),
         (8, reduction(ReductionOp::LogSumExp, &[2, 3], false)),
@@ -187,7 +181,7 @@ fn refused(backend: Backend) -> Outcome {
         let model = Model::new(&stream, &chain, &Parameters::init(&chain, 3)?)?;
         let values = data::signed(1, &[2, channels, 5, 7][..]);
         let wanted = model.forward(&Tensor::from_array(&stream, &values)?)?;
-        let x = lying(&stream, &values, DType::F32, &last)?;
+        let x = lying_last(&stream, &values, DType::F32)?;
         assert_eq!(bits_of(&model.forward(&x)?)?, bits_of(&wanted)?);
         let explained = model
             .plan_for(&stream, &x, &Options::default())?

@@ -8,6 +8,7 @@ use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
 use crate::layouts::{are_close, bits_of};
+use crate::suite::count;
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
@@ -119,9 +120,7 @@ fn check_with(backend: Backend, graph: &Graph, options: Options, copies: usize) 
         }
         if stream.device().properties().arch.has_warpgroup_mma() {
             let explained = model.plan_for(&stream, &x, &fast)?.explain()?;
-            let launches = explained.launches.iter();
-            let copied = launches.filter(|of| of.kernel.contains("copy_rows"));
-            assert_eq!(copied.count(), copies, "{explained}");
+            assert_eq!(count(&explained, "copy_rows"), copies, "{explained}");
         }
     }
     Ok(())

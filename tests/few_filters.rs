@@ -7,7 +7,7 @@ use convfuse::{DType, Model, Options, Parameters, Tensor, data};
 use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
-use crate::layouts::{are_close, bits_of, channels_last, lying, way};
+use crate::layouts::{are_close, bits_of, lying_last};
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
@@ -20,7 +20,6 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// The last layers of segmentation networks with functions, and similar layers that use other rows.
 fn labels(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let last = way("channels last", channels_last);
     let conv = |filters, kernel: usize| {
         let conv = Layer::conv3d("conv", filters, [1, kernel, kernel]);
         Layer::from(conv.padding([0, kernel / 2, kernel / 2]))
@@ -42,7 +41,7 @@ fn labels(backend: Backend) -> Outcome {
             let options = Options::default();
             let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
             let wanted = bits_of(&model.forward(&dense)?)?;
-            let x = lying(&stream, &values, dtype, &last)?;
+            let x = lying_last(&stream, &values, dtype)?;
             let y = model.forward(&x)?;
             assert!(filters == 1 || y.strides()[1] == 1, "{:?}", y.strides());
             are_close(&bits_of(&y)?, &wanted, (dtype, Precision::default()));

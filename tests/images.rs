@@ -6,7 +6,7 @@ use convfuse::{DType, Model, Options, Tensor, data};
 use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
-use crate::layouts::{are_close, bits_of, channels_last, lying, way};
+use crate::layouts::{are_close, bits_of, lying_last};
 
 pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
@@ -37,7 +37,6 @@ fn pads_images(backend: Backend) -> Outcome {
             Layer::silu(),
         ],
     )?;
-    let last = way("channels last", channels_last);
     let options = Options::default();
     for dtype in [DType::F16, DType::BF16] {
         let parameters = convfuse::Parameters::init(&chain, 3)?;
@@ -46,7 +45,7 @@ fn pads_images(backend: Backend) -> Outcome {
             let values = data::signed(1, &[n, 3, h, w][..]);
             let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
             let wanted = bits_of(&model.forward_with(&dense, &options)?)?;
-            let x = lying(&stream, &values, dtype, &last)?;
+            let x = lying_last(&stream, &values, dtype)?;
             let got = bits_of(&model.forward_with(&x, &options)?)?;
             are_close(&got, &wanted, (dtype, Precision::Fast));
             if stream.device().properties().arch.has_warpgroup_mma() {
@@ -71,13 +70,12 @@ fn several_sizes(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let conv = Layer::conv2d("conv", 40, 5).stride([1, 2]).padding(2);
     let chain = Chain::new(2, [Layer::from(conv), Layer::relu()])?;
-    let last = way("channels last", channels_last);
     let parameters = convfuse::Parameters::init(&chain, 3)?;
     let model = || Model::with_dtype(&stream, &chain, &parameters, DType::F16);
     let shared = model()?;
     for [h, w] in [[3, 3], [3, 9], [3, 3], [16, 33]] {
         let values = data::signed(1, &[1, 2, h, w][..]);
-        let x = lying(&stream, &values, DType::F16, &last)?;
+        let x = lying_last(&stream, &values, DType::F16)?;
         let (got, wanted) = (shared.forward(&x)?, model()?.forward(&x)?);
         assert!(bits_of(&got)? == bits_of(&wanted)?, "{h} x {w}");
     }

@@ -13,7 +13,7 @@ use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::layouts::are_close;
-use crate::suite::{bits, in_every_type, says};
+use crate::suite::{bits, count, in_every_type, says};
 use crate::{chains, layouts};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -392,12 +392,7 @@ fn flattens(backend: Backend) -> Outcome {
         ("flat", "adaptive_avg_pool2d flatten")
     );
     assert_eq!(head[1].launches.len(), 1);
-    let copies = |explanation: &convfuse::model::Explanation| {
-        let launches = explanation.launches.iter();
-        launches
-            .filter(|launch| launch.kernel.starts_with("copy_strided"))
-            .count()
-    };
+    let copies = |explanation: &convfuse::model::Explanation| count(explanation, "copy_strided");
     assert_eq!(copies(&classifier), 0);
     let flattened = explain("flattened")?;
     let region = |value: &str| {

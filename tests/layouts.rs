@@ -130,6 +130,15 @@ pub(crate) fn lying(
     tensor.ok_or_else(|| "the memory is too short".into())
 }
 
+/// Uploads `values` as `dtype`, channels last.
+pub(crate) fn lying_last(
+    stream: &Stream,
+    values: &ArrayD<f32>,
+    dtype: DType,
+) -> Result<Tensor, Failed> {
+    lying(stream, values, dtype, &WAYS[0])
+}
+
 pub(crate) fn bits_of(tensor: &Tensor) -> convfuse::Result<Vec<u32>> {
     Ok(bits(&tensor.to_f32_array()?))
 }

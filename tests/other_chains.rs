@@ -9,7 +9,7 @@ use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains;
-use crate::layouts::{are_close, bits_of, channels_last, lying, way};
+use crate::layouts::{are_close, bits_of, lying_last};
 use crate::suite::in_every_type;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -159,77 +159,29 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
     ];
     let up = |strides| Layer::conv_transpose2d("up", 8, [3, 2]).stride(strides);
     let volumes = Layer::conv_transpose3d("up", 8, [1, 3, 2]).stride([2, 2, 3]);
-    let volumes = Chain::new(
-        4,
-        [
-            Layer::from(volumes),
-            Layer::mul(BroadcastParameter::new("gain")),
-            Layer::hardswish(),
-            Layer::add("residual"),
-        ],
-    );
-    let wide = Layer::conv_transpose2d("up", 64, 3).stride(2).padding(1);
-    let wide = Chain::new(128, [wide.output_padding(1)]);
-    let odd = Layer::conv_transpose2d("up", 64, 3).stride(2).padding(1);
-    let odd = Chain::new(
-        64,
-        [
-            Layer::from(odd),
-            Layer::mul(BroadcastParameter::new("gain")),
-            Layer::hardswish(),
-        ],
-    );
-    let by_phases = [
-        case(
-            "transposed_batch_norm",
-            vec![
-                Layer::from(up([2, 2])),
-                Layer::from(Layer::batch_norm("norm")),
-                Layer::relu(),
-            ],
-        ),
+    let wide = || Layer::conv_transpose2d("up", 64, 3).stride(2).padding(1);
+    let gain = || Layer::mul(BroadcastParameter::new("gain"));
+    let shape = [2, 8, 14, 17];
+    let by_phases = chains::table! {
+        "transposed_batch_norm": [up([2, 2]), Layer::batch_norm("norm"), Layer::relu()],
+            shape => "transposed";
         // Some outputs have no taps.
-        case(
-            "transposed_gaps",
-            vec![
-                Layer::from(up([1, 3]).bias(false)),
-                Layer::from(Layer::batch_norm("norm").affine(true)),
-                Layer::add("residual"),
-                Layer::sigmoid(),
-            ],
-        ),
-        case(
-            "transposed_normed",
-            vec![
-                Layer::from(up([2, 1])),
-                Layer::silu(),
-                norm(),
-                Layer::relu(),
-            ],
-        ),
+        "transposed_gaps": [up([1, 3]).bias(false), Layer::batch_norm("norm").affine(true),
+            Layer::add("residual"), Layer::sigmoid()], shape => "transposed";
+        "transposed_normed": [up([2, 1]), Layer::silu(), norm(), Layer::relu()],
+            shape => "transposed";
         // Phases that share a reformatted input.
-        Case::of_graph(
-            "other/transposed_wide",
-            wide.expect("a chain"),
-            &[1, 128, 12, 20],
-        ),
-        Case::of_graph(
-            "other/transposed_odd_rows",
-            odd.expect("a chain"),
-            &[2, 64, 9, 14],
-        ),
-        Case::of_graph(
-            "other/transposed_volumes",
-            volumes.expect("a chain"),
-            &[2, 4, 3, 4, 5],
-        ),
-    ];
+        "transposed_wide": [wide().output_padding(1)], [1, 128, 12, 20] => "transposed";
+        "transposed_odd_rows": [wide(), gain(), Layer::hardswish()],
+            [2, 64, 9, 14] => "transposed";
+        "transposed_volumes": [volumes, gain(), Layer::hardswish(), Layer::add("residual")],
+            [2, 4, 3, 4, 5] => "transposed";
+    };
     let of = |row: &'static str| move |case: Case| (case, row);
     let rows = by_gemm.into_iter().map(of("implicit-gemm"));
     let rows = rows.chain(direct.into_iter().map(of("direct")));
     let rows = rows.chain(by_tensors.into_iter().map(of("tensor")));
-    rows.chain(by_phases.into_iter().map(of("transposed")))
-        .collect()
+    rows.chain(chains::cases("other", by_phases)).collect()
 }
 
 /// Two functions that do not commute, in either order, in all places of a chain that allow functions: after
@@ -326,7 +278,6 @@ fn transposed_apart(backend: Backend) -> Outcome {
         Layer::relu(),
         Layer::mish(),
     ];
-    let last = way("channels last", channels_last);
     for (chain, shape, output, text) in [
         (
             Chain::new(8, flat)?,
@@ -360,7 +311,7 @@ fn transposed_apart(backend: Backend) -> Outcome {
                 let apart = options.clone().partition(Partition::parse(&chain, text)?);
                 for in_nhwc in [false, true] {
                     let tensor = |values| match in_nhwc {
-                        true => lying(&stream, values, dtype, &last),
+                        true => lying_last(&stream, values, dtype),
                         false => Ok(Tensor::from_f32_array(&stream, values, dtype)?),
                     };
                     let x = tensor(&values)?;

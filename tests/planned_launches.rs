@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use convfuse::graph::{BroadcastParameter, Chain, Graph, Layer};
+use convfuse::graph::{BroadcastParameter, Graph, Layer};
 use convfuse::model::{Explanation, Precision, Strategy};
 use convfuse::spec::PaddingMode;
 use convfuse::{DType, DeviceProperties, Model, Parameters, Stream, lab};
@@ -10,7 +10,7 @@ use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
 use crate::layouts::channels_last;
-use crate::{layer_graphs, networks, other_chains};
+use crate::{chains, layer_graphs, networks, other_chains};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let name = "are_all_in_the_configurations_of_regions";
@@ -33,55 +33,26 @@ fn problems() -> Result<Vec<(String, Graph, Vec<usize>)>, libtest_mimic::Failed>
             )
         })
         .collect();
-    let conv = |filters, extent| Layer::from(Layer::conv2d("conv", filters, extent));
-    let norm = || Layer::from(Layer::group_norm("norm", 8));
-    let scale = || Layer::from(Layer::scale("scale"));
-    let functions = || vec![Layer::silu(); 10];
-    for (name, layers, input) in [
-        ("alone", vec![conv(64, 3)], [2, 64, 64, 64]),
-        ("moments", vec![conv(64, 3), norm()], [1, 64, 512, 512]),
-        (
-            "moments_of_128",
-            vec![conv(128, 3), norm(), scale()],
-            [8, 64, 96, 96],
-        ),
-        (
-            "long_lists",
-            [vec![conv(64, 3), norm()], functions()].concat(),
-            [1, 64, 64, 64],
-        ),
-        ("rows", vec![norm(), scale()], [32, 64, 80, 80]),
-        (
-            "batch_norm",
-            vec![conv(64, 1), Layer::batch_norm("norm").into(), Layer::relu()],
-            [2, 64, 40, 40],
-        ),
-        (
-            "batch_norm_by_the_batch",
-            vec![
-                conv(64, 3),
-                Layer::batch_norm("norm").training(true).into(),
-                Layer::silu(),
-                Layer::batch_norm("again").track_running_stats(false).into(),
-            ],
-            [2, 64, 40, 40],
-        ),
-        (
-            "arithmetic",
-            vec![
-                conv(64, 1),
-                Layer::batch_norm("norm").into(),
-                Layer::mul(BroadcastParameter::new("gain")),
-                Layer::sub(BroadcastParameter::new("shift").shape(&[1])),
-                Layer::relu(),
-                Layer::div(BroadcastParameter::new("divisor")),
-            ],
-            [2, 64, 40, 40],
-        ),
-        ("few_samples", vec![conv(512, 3), norm()], [1, 512, 8, 8]),
-    ] {
-        let chain = Chain::new(input[1], layers)?;
-        problems.push((name.to_owned(), chain.clone().into(), input.to_vec()));
+    let conv = |filters, extent| Layer::conv2d("conv", filters, extent);
+    let norm = || Layer::group_norm("norm", 8);
+    let [batch_norm, again] = ["norm", "again"].map(Layer::batch_norm);
+    let [gain, shift, divisor] = ["gain", "shift", "divisor"].map(BroadcastParameter::new);
+    let silu = Layer::silu;
+    for (name, chain, input, ()) in chains::table! {
+        "alone": [conv(64, 3)], [2, 64, 64, 64];
+        "moments": [conv(64, 3), norm()], [1, 64, 512, 512];
+        "moments_of_128": [conv(128, 3), norm(), Layer::scale("scale")], [8, 64, 96, 96];
+        "long_lists": [conv(64, 3), norm(), silu(), silu(), silu(), silu(), silu(), silu(), silu(),
+            silu(), silu(), silu()], [1, 64, 64, 64];
+        "rows": [norm(), Layer::scale("scale")], [32, 64, 80, 80];
+        "batch_norm": [conv(64, 1), batch_norm.clone(), Layer::relu()], [2, 64, 40, 40];
+        "batch_norm_by_the_batch": [conv(64, 3), batch_norm.clone().training(true), silu(),
+            again.track_running_stats(false)], [2, 64, 40, 40];
+        "arithmetic": [conv(64, 1), batch_norm, Layer::mul(gain), Layer::sub(shift.shape(&[1])),
+            Layer::relu(), Layer::div(divisor)], [2, 64, 40, 40];
+        "few_samples": [conv(512, 3), norm()], [1, 512, 8, 8];
+    } {
+        problems.push((name.to_owned(), chain.into(), input));
     }
     problems.extend(shared_inputs()?);
     Ok(problems)

@@ -165,106 +165,59 @@ pub(crate) fn slopes_give_signs(
 /// The comparison with the reference ignores the signs of zeros, so they are checked here. Minus infinity
 /// times 0 is NaN.
 fn ends(backend: Backend) -> Outcome {
-    const INFINITY: f32 = f32::INFINITY;
-    let x = array![-INFINITY, -1000.0, -0.0, 0.0, 1000.0, INFINITY, f32::NAN];
-    let product = [f32::NAN, -0.0, -0.0, 0.0, 1000.0, INFINITY];
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let x = array![-inf, -1000.0, -0.0, 0.0, 1000.0, inf, nan];
+    let product = [nan, -0.0, -0.0, 0.0, 1000.0, inf];
     let rows = [
-        (PointwiseSpec::Silu {}, product),
-        (gelu(GeluApproximation::None), product),
-        (gelu(GeluApproximation::Tanh), product),
-        (PointwiseSpec::Hardswish {}, product),
-        (PointwiseSpec::Mish {}, product),
-        (PointwiseSpec::Sigmoid {}, [0.0, 0.0, 0.5, 0.5, 1.0, 1.0]),
-        (PointwiseSpec::Tanh {}, [-1.0, -1.0, -0.0, 0.0, 1.0, 1.0]),
-        (elu(0.5), [-0.5, -0.5, -0.0, 0.0, 1000.0, INFINITY]),
-        (elu(-2.0), [2.0, 2.0, 0.0, -0.0, 1000.0, INFINITY]),
-        (elu(0.0), [-0.0, -0.0, -0.0, 0.0, 1000.0, INFINITY]),
+        (Layer::silu(), product),
+        (Layer::gelu(GeluApproximation::None), product),
+        (Layer::gelu(GeluApproximation::Tanh), product),
+        (Layer::hardswish(), product),
+        (Layer::mish(), product),
+        (Layer::sigmoid(), [0.0, 0.0, 0.5, 0.5, 1.0, 1.0]),
+        (Layer::tanh(), [-1.0, -1.0, -0.0, 0.0, 1.0, 1.0]),
+        (Layer::elu(0.5), [-0.5, -0.5, -0.0, 0.0, 1000.0, inf]),
+        (Layer::elu(-2.0), [2.0, 2.0, 0.0, -0.0, 1000.0, inf]),
+        (Layer::elu(0.0), [-0.0, -0.0, -0.0, 0.0, 1000.0, inf]),
+        (Layer::hardsigmoid(), [0.0, 0.0, 0.5, 0.5, 1.0, 1.0]),
+        (Layer::add(-0.0), [-inf, -1000.0, -0.0, 0.0, 1000.0, inf]),
+        (Layer::add(0.0), [-inf, -1000.0, 0.0, 0.0, 1000.0, inf]),
         (
-            PointwiseSpec::Hardsigmoid {},
-            [0.0, 0.0, 0.5, 0.5, 1.0, 1.0],
+            Layer::add(-1000.0),
+            [-inf, -2000.0, -1000.0, -1000.0, 0.0, inf],
         ),
-        (add(-0.0), [-INFINITY, -1000.0, -0.0, 0.0, 1000.0, INFINITY]),
-        (add(0.0), [-INFINITY, -1000.0, 0.0, 0.0, 1000.0, INFINITY]),
+        (Layer::add(f64::INFINITY), [nan, inf, inf, inf, inf, inf]),
+        (Layer::sub(0.0), [-inf, -1000.0, -0.0, 0.0, 1000.0, inf]),
+        (Layer::sub(-0.0), [-inf, -1000.0, 0.0, 0.0, 1000.0, inf]),
         (
-            add(-1000.0),
-            [-INFINITY, -2000.0, -1000.0, -1000.0, 0.0, INFINITY],
+            Layer::sub(1000.0),
+            [-inf, -2000.0, -1000.0, -1000.0, 0.0, inf],
         ),
-        (
-            add(f64::INFINITY),
-            [f32::NAN, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY],
-        ),
-        (sub(0.0), [-INFINITY, -1000.0, -0.0, 0.0, 1000.0, INFINITY]),
-        (sub(-0.0), [-INFINITY, -1000.0, 0.0, 0.0, 1000.0, INFINITY]),
-        (
-            sub(1000.0),
-            [-INFINITY, -2000.0, -1000.0, -1000.0, 0.0, INFINITY],
-        ),
-        (mul(0.0), [f32::NAN, -0.0, -0.0, 0.0, 0.0, f32::NAN]),
-        (mul(-0.0), [f32::NAN, 0.0, 0.0, -0.0, -0.0, f32::NAN]),
-        (mul(-2.0), [INFINITY, 2000.0, 0.0, -0.0, -2000.0, -INFINITY]),
-        (
-            mul(f64::INFINITY),
-            [-INFINITY, -INFINITY, f32::NAN, f32::NAN, INFINITY, INFINITY],
-        ),
-        (
-            div(0.0),
-            [-INFINITY, -INFINITY, f32::NAN, f32::NAN, INFINITY, INFINITY],
-        ),
-        (div(-0.5), [INFINITY, 2000.0, 0.0, -0.0, -2000.0, -INFINITY]),
-        (
-            div(f64::INFINITY),
-            [f32::NAN, -0.0, -0.0, 0.0, 0.0, f32::NAN],
-        ),
-        (minimum(1.0), [-INFINITY, -1000.0, -0.0, 0.0, 1.0, 1.0]),
-        (minimum(f64::NAN), [f32::NAN; 6]),
-        (maximum(-1.0), [-1.0, -1.0, -0.0, 0.0, 1000.0, INFINITY]),
-        (maximum(f64::NAN), [f32::NAN; 6]),
+        (Layer::mul(0.0), [nan, -0.0, -0.0, 0.0, 0.0, nan]),
+        (Layer::mul(-0.0), [nan, 0.0, 0.0, -0.0, -0.0, nan]),
+        (Layer::mul(-2.0), [inf, 2000.0, 0.0, -0.0, -2000.0, -inf]),
+        (Layer::mul(f64::INFINITY), [-inf, -inf, nan, nan, inf, inf]),
+        (Layer::div(0.0), [-inf, -inf, nan, nan, inf, inf]),
+        (Layer::div(-0.5), [inf, 2000.0, 0.0, -0.0, -2000.0, -inf]),
+        (Layer::div(f64::INFINITY), [nan, -0.0, -0.0, 0.0, 0.0, nan]),
+        (Layer::minimum(1.0), [-inf, -1000.0, -0.0, 0.0, 1.0, 1.0]),
+        (Layer::minimum(f64::NAN), [nan; 6]),
+        (Layer::maximum(-1.0), [-1.0, -1.0, -0.0, 0.0, 1000.0, inf]),
+        (Layer::maximum(f64::NAN), [nan; 6]),
     ];
     let stream = backend.stream()?;
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let x = Tensor::from_f32_array(&stream, &x.clone().into_dyn(), dtype)?;
-        for (function, want) in rows {
-            let y = lab::layer(&x, &Layer::Pointwise(function), &[], &Default::default())?;
+        for (layer, want) in &rows {
+            let y = lab::layer(&x, layer, &[], &Default::default())?;
             let y = y.to_f32_array()?;
-            must_be(&y, &want, &format!("{function:?} in {dtype}"));
+            must_be(&y, want, &format!("{layer:?} in {dtype}"));
         }
         let y = ops::softplus(&x, 1.0, 20.0)?.to_f32_array()?;
-        assert_eq!((y[[0]], y[[1]], y[[5]]), (0.0, 0.0, INFINITY), "{dtype}");
+        assert_eq!((y[[0]], y[[1]], y[[5]]), (0.0, 0.0, inf), "{dtype}");
         assert!(y[[6]].is_nan(), "{dtype}");
     }
     Ok(())
-}
-
-const fn gelu(approximate: GeluApproximation) -> PointwiseSpec {
-    PointwiseSpec::Gelu { approximate }
-}
-
-const fn elu(alpha: f64) -> PointwiseSpec {
-    PointwiseSpec::Elu { alpha }
-}
-
-const fn add(value: f64) -> PointwiseSpec {
-    PointwiseSpec::Add { value }
-}
-
-const fn sub(value: f64) -> PointwiseSpec {
-    PointwiseSpec::Sub { value }
-}
-
-const fn mul(value: f64) -> PointwiseSpec {
-    PointwiseSpec::Mul { value }
-}
-
-const fn div(value: f64) -> PointwiseSpec {
-    PointwiseSpec::Div { value }
-}
-
-const fn minimum(value: f64) -> PointwiseSpec {
-    PointwiseSpec::Minimum { value }
-}
-
-const fn maximum(value: f64) -> PointwiseSpec {
-    PointwiseSpec::Maximum { value }
 }
 
 /// Arithmetic with a constant in f32 gives the bits of the single operation for all magnitudes: a fused

@@ -59,96 +59,39 @@ fn other_ranks(backend: Backend) -> Outcome {
 }
 
 /// A convolution and a norm with following layers, the rows of the kernel table, and the last kernel.
-type Block = (
-    &'static str,
-    Vec<Layer>,
-    &'static [&'static str],
-    &'static str,
-);
-
-fn blocks() -> Vec<Block> {
-    let norm = || Layer::from(Layer::instance_norm("norm"));
-    let one = || Layer::from(Layer::prelu("act", 1));
-    let each = || Layer::from(Layer::prelu("act", 24));
-    let fused = "group_norm_scale_pointwise_f32";
-    let pool = || Layer::from(Layer::max_pool2d(2));
-    vec![
-        ("one_slope", vec![norm(), one()], &["implicit-gemm"], fused),
-        ("each", vec![norm(), each()], &["implicit-gemm"], fused),
-        (
-            "scale_before",
-            vec![
-                Layer::from(Layer::scale("before")),
-                norm(),
-                each(),
-                Layer::silu(),
-            ],
-            &["implicit-gemm"],
-            fused,
-        ),
-        (
-            "groups",
-            vec![
-                Layer::from(Layer::group_norm("norm", 6)),
-                one(),
-                Layer::tanh(),
-            ],
-            &["implicit-gemm"],
-            fused,
-        ),
-        (
-            "scale_between",
-            vec![norm(), Layer::from(Layer::scale("scale")), each()],
-            &["implicit-gemm", "tensor"],
-            "scale_f32",
-        ),
-        (
-            "residual_between",
-            vec![norm(), Layer::add("shortcut"), each()],
-            &["implicit-gemm", "tensor"],
-            "scale_f32",
-        ),
-        (
-            "batch_norm",
-            vec![Layer::from(Layer::batch_norm("norm")), one()],
-            &["implicit-gemm", "tensor"],
-            "scale_f32",
-        ),
-        (
-            "before_a_pool",
-            vec![norm(), each(), pool()],
-            &["implicit-gemm", "tensor"],
-            "max_pool2d_f32",
-        ),
-        (
-            "behind_a_pool",
-            vec![norm(), pool(), each()],
-            &["implicit-gemm", "tensor"],
-            "scale_f32",
-        ),
-        (
-            "behind_a_channel_maximum",
-            vec![norm(), Layer::max(&[1]).into(), one()],
-            &["implicit-gemm", "tensor", "tensor"],
-            "scale_f32",
-        ),
-    ]
-}
-
-fn cases() -> Vec<(Case, &'static [&'static str], &'static str)> {
-    let case = |(name, behind, rows, last): Block| {
-        let conv = Layer::from(Layer::conv2d("conv", 24, 3));
-        let layers = [vec![conv], behind].concat();
-        let chain = Chain::new(16, layers).expect("a chain");
-        let case = Case::of_graph(&format!("prelu/{name}"), chain, &[2, 16, 9, 12]);
-        (case.shifted(-0.5), rows, last)
+fn cases() -> Vec<(Case, (&'static [&'static str], &'static str))> {
+    let conv = || Layer::conv2d("conv", 24, 3);
+    let norm = || Layer::instance_norm("norm");
+    let [one, each] = [1, 24].map(|slopes| move || Layer::prelu("act", slopes));
+    let pool = || Layer::max_pool2d(2);
+    let gemm = &["implicit-gemm"][..];
+    let apart = &["implicit-gemm", "tensor"][..];
+    let thrice = &["implicit-gemm", "tensor", "tensor"][..];
+    let [fused, alone] = ["group_norm_scale_pointwise_f32", "scale_f32"];
+    let shape = [2, 16, 9, 12];
+    let table = chains::table! {
+        "one_slope": [conv(), norm(), one()], shape => (gemm, fused);
+        "each": [conv(), norm(), each()], shape => (gemm, fused);
+        "scale_before": [conv(), Layer::scale("before"), norm(), each(), Layer::silu()],
+            shape => (gemm, fused);
+        "groups": [conv(), Layer::group_norm("norm", 6), one(), Layer::tanh()],
+            shape => (gemm, fused);
+        "scale_between": [conv(), norm(), Layer::scale("scale"), each()], shape => (apart, alone);
+        "residual_between": [conv(), norm(), Layer::add("shortcut"), each()],
+            shape => (apart, alone);
+        "batch_norm": [conv(), Layer::batch_norm("norm"), one()], shape => (apart, alone);
+        "before_a_pool": [conv(), norm(), each(), pool()], shape => (apart, "max_pool2d_f32");
+        "behind_a_pool": [conv(), norm(), pool(), each()], shape => (apart, alone);
+        "behind_a_channel_maximum": [conv(), norm(), Layer::max(&[1]), one()],
+            shape => (thrice, alone);
     };
-    blocks().into_iter().map(case).collect()
+    let cases = chains::cases("prelu", table).into_iter();
+    cases.map(|(case, of)| (case.shifted(-0.5), of)).collect()
 }
 
 fn behind_a_norm(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    for (case, rows, last) in cases() {
+    for (case, (rows, last)) in cases() {
         match_reference(
             backend,
             std::slice::from_ref(&case),

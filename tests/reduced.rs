@@ -32,312 +32,74 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Chains with the layers of their first region on devices with warpgroup MMA.
 fn cases() -> Vec<(Case, &'static str)> {
-    let case = |name: &str, layers: Vec<Layer>, shape: &[usize]| {
-        let chain = Chain::new(shape[1], layers).expect("a chain");
-        Case::of_graph(&format!("reduced/{name}"), chain, shape)
-    };
     let conv = |filters| Layer::from(Layer::conv2d("conv", filters, 3));
     let strided = Conv2dSpec::default().stride([2, 1]).dilation([1, 2]);
-    let circular = Conv2dSpec::default().padding([1, 2]);
+    let circular = Conv2dSpec::default()
+        .padding([1, 2])
+        .padding_mode(PaddingMode::Circular);
     let up = |channels| Layer::conv_transpose2d("up", channels, 3);
     let parameter = |name: &str| BroadcastParameter::new(name);
-    vec![
-        (
-            case(
-                "maxima",
-                vec![conv(40), Layer::relu(), Layer::max_pool2d(2).into()],
-                &[2, 16, 13, 19],
-            ),
-            "conv2d relu max_pool2d",
-        ),
-        (
-            case(
-                "partial_windows",
-                vec![conv(64), Layer::max_pool2d([2, 4]).ceil_mode(true).into()],
-                &[2, 8, 11, 23],
-            ),
-            "conv2d max_pool2d",
-        ),
-        (
-            case(
-                "averages",
-                vec![
-                    conv(72),
-                    Layer::batch_norm("norm").into(),
-                    Layer::tanh(),
-                    Layer::sub(parameter("shift")),
-                    Layer::avg_pool2d([4, 2]).into(),
-                    Layer::sigmoid(),
-                ],
-                &[2, 16, 19, 16],
-            ),
-            "conv2d batch_norm tanh sub avg_pool2d",
-        ),
-        (
-            case(
-                "divided",
-                vec![
-                    Layer::conv2d("conv", 64, [3, 2])
-                        .attributes(strided)
-                        .groups(2)
-                        .bias(false)
-                        .into(),
-                    Layer::avg_pool2d(8).divisor_override(-5).into(),
-                ],
-                &[1, 32, 36, 27],
-            ),
-            "conv2d avg_pool2d",
-        ),
-        (
-            case(
-                "padded",
-                vec![
-                    Layer::conv2d("conv", 48, 3)
-                        .attributes(circular.padding_mode(PaddingMode::Circular))
-                        .into(),
-                    Layer::max_pool2d([1, 2]).into(),
-                ],
-                &[2, 16, 6, 9],
-            ),
-            "conv2d max_pool2d",
-        ),
-        (
-            case(
-                "volumes",
-                vec![
-                    Layer::conv3d("conv", 32, 3).padding(Padding::Same).into(),
-                    Layer::leaky_relu(-0.5),
-                    Layer::max_pool3d([1, 2, 2]).into(),
-                ],
-                &[1, 16, 5, 6, 9],
-            ),
-            "conv3d leaky_relu max_pool3d",
-        ),
-        (
-            case(
-                "phases",
-                vec![
-                    up(18).stride(2).padding(1).output_padding(1).into(),
-                    Layer::mul(parameter("gain")),
-                    Layer::max_pool2d(2).into(),
-                ],
-                &[2, 16, 9, 11],
-            ),
-            "conv_transpose2d mul max_pool2d",
-        ),
-        (
-            case(
-                "phases_through_a_list",
-                vec![
-                    up(18).stride(2).padding(1).output_padding(1).into(),
-                    Layer::hardswish(),
-                    Layer::mul(parameter("gain")),
-                    Layer::max_pool2d(2).into(),
-                ],
-                &[2, 16, 9, 11],
-            ),
-            "conv_transpose2d hardswish mul max_pool2d",
-        ),
-        (
-            case(
-                "phases_and_pixels",
-                vec![
-                    up(16).stride([1, 2]).into(),
-                    Layer::avg_pool2d([2, 4]).into(),
-                ],
-                &[2, 16, 10, 11],
-            ),
-            "conv_transpose2d avg_pool2d",
-        ),
-        (
-            case(
-                "phases_of_volumes",
-                vec![
-                    Layer::conv_transpose3d("up", 8, [3, 2, 5])
-                        .stride(2)
-                        .padding([1, 0, 2])
-                        .into(),
-                    Layer::avg_pool3d(2).into(),
-                    Layer::clamp(-0.2, 0.3),
-                ],
-                &[2, 8, 3, 5, 7],
-            ),
-            "conv_transpose3d avg_pool3d",
-        ),
-        (
-            case(
-                "sixteen_phases",
-                vec![up(4).stride(4).into(), Layer::max_pool2d(4).into()],
-                &[1, 16, 5, 9],
-            ),
-            "conv_transpose2d max_pool2d",
-        ),
+    let table = chains::table! {
+        "maxima": [conv(40), Layer::relu(), Layer::max_pool2d(2)],
+            [2, 16, 13, 19] => "conv2d relu max_pool2d";
+        "partial_windows": [conv(64), Layer::max_pool2d([2, 4]).ceil_mode(true)],
+            [2, 8, 11, 23] => "conv2d max_pool2d";
+        "averages": [conv(72), Layer::batch_norm("norm"), Layer::tanh(),
+            Layer::sub(parameter("shift")), Layer::avg_pool2d([4, 2]), Layer::sigmoid()],
+            [2, 16, 19, 16] => "conv2d batch_norm tanh sub avg_pool2d";
+        "divided": [Layer::conv2d("conv", 64, [3, 2]).attributes(strided).groups(2).bias(false),
+            Layer::avg_pool2d(8).divisor_override(-5)], [1, 32, 36, 27] => "conv2d avg_pool2d";
+        "padded": [Layer::conv2d("conv", 48, 3).attributes(circular), Layer::max_pool2d([1, 2])], [2, 16, 6, 9] => "conv2d max_pool2d";
+        "volumes": [Layer::conv3d("conv", 32, 3).padding(Padding::Same), Layer::leaky_relu(-0.5),
+            Layer::max_pool3d([1, 2, 2])], [1, 16, 5, 6, 9] => "conv3d leaky_relu max_pool3d";
+        "phases": [up(18).stride(2).padding(1).output_padding(1), Layer::mul(parameter("gain")),
+            Layer::max_pool2d(2)], [2, 16, 9, 11] => "conv_transpose2d mul max_pool2d";
+        "phases_through_a_list": [up(18).stride(2).padding(1).output_padding(1), Layer::hardswish(),
+            Layer::mul(parameter("gain")), Layer::max_pool2d(2)],
+            [2, 16, 9, 11] => "conv_transpose2d hardswish mul max_pool2d";
+        "phases_and_pixels": [up(16).stride([1, 2]), Layer::avg_pool2d([2, 4])],
+            [2, 16, 10, 11] => "conv_transpose2d avg_pool2d";
+        "phases_of_volumes": [
+            Layer::conv_transpose3d("up", 8, [3, 2, 5]).stride(2).padding([1, 0, 2]),
+            Layer::avg_pool3d(2), Layer::clamp(-0.2, 0.3)],
+            [2, 8, 3, 5, 7] => "conv_transpose3d avg_pool3d";
+        "sixteen_phases": [up(4).stride(4), Layer::max_pool2d(4)],
+            [1, 16, 5, 9] => "conv_transpose2d max_pool2d";
         // Windows at the last row and column extend beyond the output's phases.
-        (
-            case(
-                "partial_windows_of_phases",
-                vec![
-                    up(24).stride(2).padding(1).into(),
-                    Layer::max_pool2d(2).ceil_mode(true).into(),
-                ],
-                &[1, 16, 5, 6],
-            ),
-            "conv_transpose2d",
-        ),
+        "partial_windows_of_phases": [up(24).stride(2).padding(1),
+            Layer::max_pool2d(2).ceil_mode(true)], [1, 16, 5, 6] => "conv_transpose2d";
         // Windows over several slices require another launch.
-        (
-            case(
-                "windows_of_slices",
-                vec![
-                    Layer::conv3d("conv", 32, 3).into(),
-                    Layer::max_pool3d([3, 2, 2]).into(),
-                ],
-                &[2, 16, 10, 7, 10],
-            ),
-            "conv3d max_pool3d",
-        ),
-        (
-            case(
-                "slices_of_phases",
-                vec![
-                    Layer::conv_transpose3d("up", 8, 2).stride(2).into(),
-                    Layer::avg_pool3d([4, 2, 2]).into(),
-                ],
-                &[1, 16, 6, 4, 5],
-            ),
-            "conv_transpose3d avg_pool3d",
-        ),
+        "windows_of_slices": [Layer::conv3d("conv", 32, 3), Layer::max_pool3d([3, 2, 2])],
+            [2, 16, 10, 7, 10] => "conv3d max_pool3d";
+        "slices_of_phases": [Layer::conv_transpose3d("up", 8, 2).stride(2),
+            Layer::avg_pool3d([4, 2, 2])], [1, 16, 6, 4, 5] => "conv_transpose3d avg_pool3d";
         // More channels than a warp has lanes require another launch, too.
-        (
-            case(
-                "minimum_of_channels",
-                vec![
-                    conv(72),
-                    Layer::mul(2.0),
-                    Layer::min(&[1]).into(),
-                    Layer::tanh(),
-                ],
-                &[2, 16, 9, 13],
-            ),
-            "conv2d mul min",
-        ),
-        (
-            case(
-                "maximum_of_channels",
-                vec![
-                    Layer::conv1d("conv", 41, 3).into(),
-                    Layer::max(&[1]).keepdim(true).into(),
-                ],
-                &[2, 16, 300],
-            ),
-            "conv1d max",
-        ),
-        (
-            case(
-                "mean_of_space",
-                vec![
-                    conv(40),
-                    Layer::sigmoid(),
-                    Layer::mean(&[2, 3]).keepdim(true).into(),
-                    Layer::relu(),
-                ],
-                &[2, 16, 12, 21],
-            ),
-            "conv2d sigmoid mean",
-        ),
-        (
-            case(
-                "adaptive",
-                vec![
-                    Layer::conv3d("conv", 40, [3, 3, 1]).into(),
-                    Layer::relu(),
-                    Layer::adaptive_avg_pool3d(1),
-                ],
-                &[2, 16, 6, 5, 3],
-            ),
-            "conv3d relu adaptive_avg_pool3d",
-        ),
-        (
-            case(
-                "linear",
-                vec![conv(8), Layer::mean(&[2, 3]).into()],
-                &[2, 4, 26, 25],
-            ),
-            "conv2d mean",
-        ),
-        (
-            case(
-                "sum_of_all",
-                vec![conv(40), Layer::sum(&[1, 2, 3]).into()],
-                &[2, 16, 7, 9],
-            ),
-            "conv2d sum",
-        ),
+        "minimum_of_channels": [conv(72), Layer::mul(2.0), Layer::min(&[1]), Layer::tanh()],
+            [2, 16, 9, 13] => "conv2d mul min";
+        "maximum_of_channels": [Layer::conv1d("conv", 41, 3), Layer::max(&[1]).keepdim(true)],
+            [2, 16, 300] => "conv1d max";
+        "mean_of_space": [conv(40), Layer::sigmoid(), Layer::mean(&[2, 3]).keepdim(true),
+            Layer::relu()], [2, 16, 12, 21] => "conv2d sigmoid mean";
+        "adaptive": [Layer::conv3d("conv", 40, [3, 3, 1]), Layer::relu(),
+            Layer::adaptive_avg_pool3d(1)], [2, 16, 6, 5, 3] => "conv3d relu adaptive_avg_pool3d";
+        "linear": [conv(8), Layer::mean(&[2, 3])], [2, 4, 26, 25] => "conv2d mean";
+        "sum_of_all": [conv(40), Layer::sum(&[1, 2, 3])], [2, 16, 7, 9] => "conv2d sum";
         // A single window, whose stride is irrelevant.
-        (
-            case(
-                "one_window",
-                vec![conv(40), Layer::max_pool2d([2, 8]).stride([1, 3]).into()],
-                &[2, 16, 4, 12],
-            ),
-            "conv2d max_pool2d",
-        ),
+        "one_window": [conv(40), Layer::max_pool2d([2, 8]).stride([1, 3])],
+            [2, 16, 4, 12] => "conv2d max_pool2d";
         // The last window has fewer slices, there are three phases, or a group has one channel.
-        (
-            case(
-                "partial_slices",
-                vec![
-                    Layer::conv3d("conv", 32, 3).into(),
-                    Layer::max_pool3d([3, 2, 2]).ceil_mode(true).into(),
-                ],
-                &[1, 16, 10, 7, 10],
-            ),
-            "conv3d",
-        ),
-        (
-            case(
-                "three_phases",
-                vec![
-                    up(16).stride([1, 3]).into(),
-                    Layer::avg_pool2d([1, 3]).into(),
-                ],
-                &[1, 16, 5, 6],
-            ),
-            "conv_transpose2d",
-        ),
-        (
-            case(
-                "depthwise",
-                vec![
-                    Layer::conv2d("conv", 32, 3).groups(32).into(),
-                    Layer::max_pool2d(2).into(),
-                ],
-                &[1, 32, 10, 12],
-            ),
-            "conv2d",
-        ),
+        "partial_slices": [Layer::conv3d("conv", 32, 3),
+            Layer::max_pool3d([3, 2, 2]).ceil_mode(true)], [1, 16, 10, 7, 10] => "conv3d";
+        "three_phases": [up(16).stride([1, 3]), Layer::avg_pool2d([1, 3])],
+            [1, 16, 5, 6] => "conv_transpose2d";
+        "depthwise": [Layer::conv2d("conv", 32, 3).groups(32), Layer::max_pool2d(2)],
+            [1, 32, 10, 12] => "conv2d";
         // Windows that overlap, as many as partial windows that do not.
-        (
-            case(
-                "overlapping",
-                vec![conv(40), Layer::max_pool2d(4).stride(3).into()],
-                &[2, 16, 9, 9],
-            ),
-            "conv2d",
-        ),
-        (
-            case(
-                "features",
-                vec![
-                    Layer::linear("linear", 32, 72).into(),
-                    Layer::relu(),
-                    Layer::max(&[1]).into(),
-                ],
-                &[9, 32],
-            ),
-            "linear relu max",
-        ),
-    ]
+        "overlapping": [conv(40), Layer::max_pool2d(4).stride(3)], [2, 16, 9, 9] => "conv2d";
+        "features": [Layer::linear("linear", 32, 72), Layer::relu(), Layer::max(&[1])],
+            [9, 32] => "linear relu max";
+    };
+    chains::cases("reduced", table)
 }
 
 /// The first region includes the pool, and has a single launch after those that prepare the input.

@@ -15,7 +15,7 @@ use libtest_mimic::{Failed, Trial};
 use ndarray::{ArrayD, IxDyn};
 
 use crate::backend::{Backend, Outcome};
-use crate::chains::preset_85;
+use crate::chains::{chain, preset_85};
 use crate::layouts::{Way, channels_last, lying, way};
 use crate::suite::bits;
 
@@ -40,127 +40,56 @@ struct Sequence {
     preparations: [&'static [&'static str]; 2],
 }
 
+/// A table of sequences: chain, inputs, partitions and preparations of each name.
+macro_rules! sequences {
+    ($($name:literal: $chain:expr, $inputs:expr, $partitions:expr, $preparations:expr;)+) => {
+        vec![$(Sequence {
+            name: $name,
+            chain: $chain,
+            inputs: &$inputs,
+            partitions: &$partitions,
+            preparations: $preparations,
+        }),+]
+    };
+}
+
 fn sequences() -> Vec<Sequence> {
-    let chain = |channels, layers: Vec<Layer>| Chain::new(channels, layers).expect("a chain");
     let conv = |name: &str, filters, kernel: usize| Layer::conv2d(name, filters, kernel);
     let parameter = |name: &str| BroadcastParameter::new(name);
+    let up = Layer::conv_transpose2d("up", 24, 3).stride(2).padding(1);
     const GEMM: &[&str] = &["implicit_gemm_filters"];
-    vec![
-        Sequence {
-            name: "images",
-            chain: chain(
-                3,
-                vec![
-                    conv("stem", 16, 7).stride(2).padding(3).into(),
-                    Layer::from(Layer::batch_norm("norm")),
-                    Layer::relu(),
-                    conv("next", 24, 3).padding(1).into(),
-                    Layer::silu(),
-                ],
-            ),
-            inputs: &[&[2, 3, 13, 18], &[1, 3, 9, 31], &[1, 3, 16, 16]],
-            partitions: &["conv2d | batch_norm | relu | conv2d silu"],
-            preparations: [
-                &[
-                    "implicit_gemm_filters",
-                    "copy_strided",
-                    "gemm_pad_channels",
-                    "fold_batch_norm",
-                ],
-                &["implicit_gemm_filters", "fold_batch_norm"],
-            ],
-        },
+    sequences! {
+        "images": chain!(3; conv("stem", 16, 7).stride(2).padding(3), Layer::batch_norm("norm"),
+            Layer::relu(), conv("next", 24, 3).padding(1), Layer::silu()),
+            [&[2, 3, 13, 18], &[1, 3, 9, 31], &[1, 3, 16, 16]],
+            ["conv2d | batch_norm | relu | conv2d silu"],
+            [&["implicit_gemm_filters", "copy_strided", "gemm_pad_channels", "fold_batch_norm"],
+            &["implicit_gemm_filters", "fold_batch_norm"]];
         // The channels of several columns are adjacent only if some window contains these columns.
-        Sequence {
-            name: "dilated_windows",
-            chain: chain(
-                3,
-                vec![
-                    conv("conv", 24, 3).dilation(5).padding(5).into(),
-                    Layer::from(Layer::instance_norm("norm")),
-                ],
-            ),
-            inputs: &[&[2, 3, 9, 4], &[2, 3, 9, 9], &[1, 3, 12, 20]],
-            partitions: &[
-                "conv2d instance_norm @implicit-gemm",
-                "conv2d @implicit-gemm | instance_norm",
-            ],
-            preparations: [GEMM; 2],
-        },
-        Sequence {
-            name: "volumes",
-            chain: chain(
-                24,
-                vec![
-                    Layer::from(Layer::conv3d("conv", 8, [2, 3, 3])),
-                    Layer::from(Layer::instance_norm("norm")),
-                    Layer::relu(),
-                ],
-            ),
-            inputs: &[&[1, 24, 3, 4, 9], &[2, 24, 4, 5, 5], &[1, 24, 2, 8, 12]],
-            partitions: &["conv3d @implicit-gemm | instance_norm relu"],
-            preparations: [GEMM; 2],
-        },
+        "dilated_windows": chain!(3; conv("conv", 24, 3).dilation(5).padding(5),
+            Layer::instance_norm("norm")), [&[2, 3, 9, 4], &[2, 3, 9, 9], &[1, 3, 12, 20]],
+            ["conv2d instance_norm @implicit-gemm", "conv2d @implicit-gemm | instance_norm"],
+            [GEMM; 2];
+        "volumes": chain!(24; Layer::conv3d("conv", 8, [2, 3, 3]), Layer::instance_norm("norm"),
+            Layer::relu()), [&[1, 24, 3, 4, 9], &[2, 24, 4, 5, 5], &[1, 24, 2, 8, 12]],
+            ["conv3d @implicit-gemm | instance_norm relu"], [GEMM; 2];
         // Phases that are interleaved, or shuffled into rows of the output.
-        Sequence {
-            name: "phases",
-            chain: chain(
-                16,
-                vec![
-                    Layer::conv_transpose2d("up", 24, 3)
-                        .stride(2)
-                        .padding(1)
-                        .output_padding(1)
-                        .into(),
-                    Layer::from(Layer::batch_norm("norm")),
-                    Layer::relu(),
-                ],
-            ),
-            inputs: &[&[2, 16, 6, 7], &[1, 16, 4, 8], &[1, 16, 1, 1]],
-            partitions: &["conv_transpose2d | batch_norm | relu"],
-            preparations: [&[
-                "conv_transpose_filters",
-                "implicit_gemm_filters",
-                "fold_batch_norm",
-            ]; 2],
-        },
+        "phases": chain!(16; up.output_padding(1), Layer::batch_norm("norm"), Layer::relu()),
+            [&[2, 16, 6, 7], &[1, 16, 4, 8], &[1, 16, 1, 1]],
+            ["conv_transpose2d | batch_norm | relu"],
+            [&["conv_transpose_filters", "implicit_gemm_filters", "fold_batch_norm"]; 2];
         // A further input, and factors and summands per channel after those of other layers.
-        Sequence {
-            name: "sums",
-            chain: chain(
-                16,
-                vec![
-                    conv("conv", 24, 3).into(),
-                    Layer::from(Layer::batch_norm("norm")),
-                    Layer::mul(parameter("gain")),
-                    Layer::add(parameter("shift")),
-                    Layer::relu(),
-                    Layer::add("residual"),
-                ],
-            ),
-            inputs: &[&[2, 16, 6, 7], &[1, 16, 5, 18], &[3, 16, 3, 3]],
-            partitions: &["conv2d batch_norm mul | add | relu add"],
-            preparations: [&[
-                "implicit_gemm_filters",
-                "fold_batch_norm",
-                "fold_arithmetic",
-            ]; 2],
-        },
-        Sequence {
-            name: "problem_85",
-            chain: preset_85().chain,
-            inputs: &[&[1, 8, 7, 9], &[2, 8, 6, 11], &[1, 8, 10, 128]],
-            partitions: &["conv2d @direct | group_norm scale @folded | max_pool2d clamp"],
-            preparations: [
-                &[
-                    "implicit_gemm_filters",
-                    "fold_scale",
-                    "conv2d_group_norm_scale_max_pool_clamp_prepare",
-                ],
-                &["implicit_gemm_filters", "fold_scale"],
-            ],
-        },
-    ]
+        "sums": chain!(16; conv("conv", 24, 3), Layer::batch_norm("norm"),
+            Layer::mul(parameter("gain")), Layer::add(parameter("shift")), Layer::relu(),
+            Layer::add("residual")), [&[2, 16, 6, 7], &[1, 16, 5, 18], &[3, 16, 3, 3]],
+            ["conv2d batch_norm mul | add | relu add"],
+            [&["implicit_gemm_filters", "fold_batch_norm", "fold_arithmetic"]; 2];
+        "problem_85": preset_85().chain, [&[1, 8, 7, 9], &[2, 8, 6, 11], &[1, 8, 10, 128]],
+            ["conv2d @direct | group_norm scale @folded | max_pool2d clamp"],
+            [&["implicit_gemm_filters", "fold_scale",
+            "conv2d_group_norm_scale_max_pool_clamp_prepare"],
+            &["implicit_gemm_filters", "fold_scale"]];
+    }
 }
 
 /// Random numbers of a seed.

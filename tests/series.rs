@@ -8,7 +8,7 @@ use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains;
-use crate::layouts::{bits_of, channels_last, lying, way};
+use crate::layouts::{bits_of, lying_last};
 use crate::suite::in_every_type;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -28,104 +28,30 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Chains with the kernel rows of their regions.
 fn cases() -> Vec<(Case, &'static [&'static str])> {
-    let case = |name: &str, layers: Vec<Layer>, shape: &[usize]| {
-        let chain = Chain::new(shape[1], layers).expect("a chain");
-        Case::of_graph(&format!("series/{name}"), chain, shape)
-    };
     let up = Layer::conv_transpose2d("up", 21, 4).stride(2).padding(1);
     let conv = || Layer::from(Layer::conv2d("conv", 24, 3));
     let parameter = |name: &str| BroadcastParameter::new(name);
     let pool = || Layer::from(Layer::max_pool2d(2));
-    vec![
-        (
-            case(
-                "of_channels",
-                vec![
-                    up.into(),
-                    Layer::softmax(&[1]),
-                    Layer::add(parameter("bias")),
-                    Layer::mul(2.0),
-                    Layer::sigmoid(),
-                ],
-                &[2, 16, 6, 7],
-            ),
-            &["transposed", "tensor"],
-        ),
-        (
-            case(
-                "of_space",
-                vec![
-                    conv(),
-                    Layer::clamp(-0.3, 0.3),
-                    Layer::softmax(&[2, 3]),
-                    Layer::from(Layer::scale("scale")),
-                    Layer::silu(),
-                    Layer::add("residual"),
-                ],
-                &[2, 16, 9, 12],
-            ),
-            &["implicit-gemm", "tensor"],
-        ),
-        (
-            case(
-                "before_pools",
-                vec![conv(), Layer::log_softmax(&[1]), pool(), pool()],
-                &[2, 16, 11, 12],
-            ),
-            &["implicit-gemm", "tensor", "tensor", "tensor"],
-        ),
-        (
-            case(
-                "norm_of_rows",
-                vec![
-                    conv(),
-                    Layer::from(Layer::layer_norm("norm", &[10])),
-                    Layer::gelu(GeluApproximation::None),
-                    Layer::mul(0.5),
-                ],
-                &[2, 16, 9, 12],
-            ),
-            &["implicit-gemm", "tensor"],
-        ),
-        (
-            case(
-                "norm_of_planes",
-                vec![
-                    Layer::from(Layer::layer_norm("norm", &[5, 12]).bias(false)),
-                    Layer::add("residual"),
-                    Layer::from(Layer::scale("scale")),
-                    Layer::from(Layer::avg_pool2d(2)),
-                ],
-                &[2, 6, 5, 12],
-            ),
-            &["tensor", "tensor"],
-        ),
+    let table = chains::table! {
+        "of_channels": [up, Layer::softmax(&[1]), Layer::add(parameter("bias")), Layer::mul(2.0),
+            Layer::sigmoid()], [2, 16, 6, 7] => &["transposed", "tensor"][..];
+        "of_space": [conv(), Layer::clamp(-0.3, 0.3), Layer::softmax(&[2, 3]),
+            Layer::scale("scale"), Layer::silu(), Layer::add("residual")],
+            [2, 16, 9, 12] => &["implicit-gemm", "tensor"][..];
+        "before_pools": [conv(), Layer::log_softmax(&[1]), pool(), pool()],
+            [2, 16, 11, 12] => &["implicit-gemm", "tensor", "tensor", "tensor"][..];
+        "norm_of_rows": [conv(), Layer::layer_norm("norm", &[10]),
+            Layer::gelu(GeluApproximation::None), Layer::mul(0.5)],
+            [2, 16, 9, 12] => &["implicit-gemm", "tensor"][..];
+        "norm_of_planes": [Layer::layer_norm("norm", &[5, 12]).bias(false), Layer::add("residual"),
+            Layer::scale("scale"), Layer::avg_pool2d(2)], [2, 6, 5, 12] => &["tensor", "tensor"][..];
         // There is no kernel for per-channel parameters with a sum over channels and other axes.
-        (
-            case(
-                "of_samples",
-                vec![
-                    Layer::softmax(&[1, 2, 3]),
-                    Layer::mul(20.0),
-                    Layer::from(Layer::scale("scale")),
-                ],
-                &[2, 3, 5, 6],
-            ),
-            &["tensor", "tensor"],
-        ),
-        (
-            case(
-                "of_rows_behind_a_norm",
-                vec![
-                    Layer::from(Layer::group_norm("norm", 3)),
-                    Layer::softmax(&[-1]),
-                    Layer::tanh(),
-                ],
-                &[2, 6, 5, 12],
-            ),
-            &["tensor", "tensor"],
-        ),
-    ]
+        "of_samples": [Layer::softmax(&[1, 2, 3]), Layer::mul(20.0), Layer::scale("scale")],
+            [2, 3, 5, 6] => &["tensor", "tensor"][..];
+        "of_rows_behind_a_norm": [Layer::group_norm("norm", 3), Layer::softmax(&[-1]),
+            Layer::tanh()], [2, 6, 5, 12] => &["tensor", "tensor"][..];
+    };
+    chains::cases("series", table)
 }
 
 fn launches(backend: Backend) -> Outcome {
@@ -143,7 +69,6 @@ fn launches(backend: Backend) -> Outcome {
 /// input and output are reformatted.
 fn in_channels_last(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let last = way("channels last", channels_last);
     for (channels, dim, launches) in [(20, &[1][..], 1), (301, &[1], 1), (20, &[2, 3], 3)] {
         let layers = [
             Layer::softmax(dim),
@@ -153,7 +78,7 @@ fn in_channels_last(backend: Backend) -> Outcome {
         let chain = Chain::new(channels, layers)?;
         let case = Case::of_graph("series/channels_last", chain, &[2, channels, 5, 6]);
         let model = chains::model(&stream, &case, DType::F32)?;
-        let x = lying(&stream, &case.x, DType::F32, &last)?;
+        let x = lying_last(&stream, &case.x, DType::F32)?;
         let y = model.forward(&x)?;
         let expected = case.expected(&oracle::Precision::F32)?;
         expected.check(y.to_array()?.view())?;

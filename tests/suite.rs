@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 
+use convfuse::model::Explanation;
 use convfuse::{DType, Stream};
 use convfuse_cli::{CaseFailure, ExecutionMode, compare, rounded};
 use libtest_mimic::Trial;
@@ -162,6 +163,12 @@ fn golden_files(backend: Backend, kind: &str) -> Outcome {
         .into());
     }
     all_right(&complaints)
+}
+
+/// The number of launches of kernels whose names contain `part`.
+pub(crate) fn count(explained: &Explanation, part: &str) -> usize {
+    let launches = explained.launches.iter();
+    launches.filter(|of| of.kernel.contains(part)).count()
 }
 
 /// The bits of a result.

@@ -15,13 +15,13 @@ use crate::device::{carried_kernels, emulated};
 use crate::error::Result;
 use crate::host_memory;
 use crate::lowering::Work;
+use crate::model::convolution;
 use crate::model::{Inputs, Model, Options};
 use crate::operators::pointwise;
 use crate::ops::{
-    adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm,
-    conv_transpose1d_with, conv_transpose2d_with, conv_transpose3d_with, conv1d_with, conv2d_with,
-    conv3d_with, div, group_norm, instance_norm, layer_norm, linear_with, log_softmax, max_pool2d,
-    max_pool3d, mul, prelu, reduction, scale, softmax, sub, upsample,
+    adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm, div,
+    group_norm, instance_norm, layer_norm, linear_with, log_softmax, max_pool2d, max_pool3d, mul,
+    prelu, reduction, scale, softmax, sub, upsample,
 };
 use crate::spec::{ArithmeticOp, ShuffleSpec};
 
@@ -132,17 +132,9 @@ pub fn layer(
             let model = Model::from_tensors(x.stream(), &chain, Vec::new(), x.dtype())?;
             model.forward_with(inputs, options)
         }
-        Layer::Conv1d(layer) => conv1d_with(x, weight(), second, &layer.attributes, options),
-        Layer::Conv2d(layer) => conv2d_with(x, weight(), second, &layer.attributes, options),
-        Layer::Conv3d(layer) => conv3d_with(x, weight(), second, &layer.attributes, options),
-        Layer::ConvTranspose1d(layer) => {
-            conv_transpose1d_with(x, weight(), second, &layer.attributes, options)
-        }
-        Layer::ConvTranspose2d(layer) => {
-            conv_transpose2d_with(x, weight(), second, &layer.attributes, options)
-        }
-        Layer::ConvTranspose3d(layer) => {
-            conv_transpose3d_with(x, weight(), second, &layer.attributes, options)
+        _ if layer.is_convolution() || layer.is_transposed_convolution() => {
+            let of_layer = convolution::of_layer(x, layer, weight(), second, options);
+            of_layer.expect("every convolution has a function")
         }
         Layer::GroupNorm(layer) => group_norm(x, first, second, &layer.attributes),
         Layer::InstanceNorm(layer) => instance_norm(x, first, second, &layer.attributes),

@@ -23,7 +23,7 @@ const KINDS: &[Kind] = &[
     Kind {
         name: "operator",
         homes: &[
-            "crates/op-spec/src",
+            "crates/op-spec/src/graph/layer",
             "kernels-gpu/src",
             "crates/oracle/src/operators",
             "host/src/operators",

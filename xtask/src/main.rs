@@ -2,6 +2,7 @@
 
 mod campaign;
 mod compiled;
+mod copy;
 mod coverage;
 mod exports;
 mod fuzz;

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::mutants::{tracked_files, write_changed};
+use crate::copy::write;
 
 /// The time that a test may take, as `timeout` reads it. A mistake may make it run forever.
 const TIME: &str = "15m";
@@ -100,9 +100,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
         .with_context(|| format!("{}", arguments.list.display()))?;
     let list: List = toml::from_str(&text)?;
     let tree = root.join("target/mistakes/tree");
-    for file in tracked_files(root)? {
-        write_changed(&tree.join(&file), &fs::read(root.join(&file))?)?;
-    }
+    write(root, &tree, |_, _| Ok(None))?;
     let mistakes: Vec<&Mistake> = (list.mistake.iter())
         .filter(|mistake| mistake.name.contains(&arguments.only))
         .collect();

@@ -5,13 +5,14 @@ mod transform;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use quote::ToTokens;
 use syn::visit_mut::VisitMut;
 use xshell::{Shell, cmd};
 
+use crate::copy::{tracked_files, write};
 use known::Known;
 use transform::{Mutant, Mutator};
 
@@ -42,20 +43,15 @@ pub(crate) fn run(root: &Path, arguments: &[std::ffi::OsString]) -> Result<()> {
     let files: Vec<&str> = listed.iter().map(String::as_str).collect();
     let known = Known::of(root, &files)?;
     let mut mutants = Vec::new();
-    for file in &files {
-        let text = fs::read(root.join(file)).with_context(|| (*file).to_owned())?;
-        let text = match is_mutated(file) {
-            true => mutate(file, &String::from_utf8(text)?, &known, &mut mutants)?.into_bytes(),
-            false if MANIFESTS.contains(file) => {
-                let text = String::from_utf8(text)?;
-                let own = "[dependencies]\nmutants = { path = \"ROOT/crates/mutants\" }\n"
-                    .replace("ROOT", &tree.to_string_lossy());
-                text.replacen("[dependencies]\n", &own, 1).into_bytes()
-            }
-            false => text,
-        };
-        write_changed(&tree.join(file), &text)?;
-    }
+    let dependency = format!("mutants = {{ path = {:?} }}", tree.join("crates/mutants"));
+    write(root, &tree, |file, text| match is_mutated(file) {
+        true => mutate(file, text, &known, &mut mutants).map(Some),
+        false if MANIFESTS.contains(&file) => {
+            let own = format!("[dependencies]\n{dependency}\n");
+            Ok(Some(text.replacen("[dependencies]\n", &own, 1)))
+        }
+        false => Ok(None),
+    })?;
     let listed = copy.join("mutants.tsv");
     fs::write(&listed, table(&mutants))?;
     println!("{} mutants", mutants.len());
@@ -74,26 +70,6 @@ pub(crate) fn run(root: &Path, arguments: &[std::ffi::OsString]) -> Result<()> {
     .env("CUDA_BUILDER_RUSTC", "none")
     .run()?;
     Ok(())
-}
-
-/// Returns the files of the repository that git does not ignore.
-pub(crate) fn tracked_files(root: &Path) -> Result<Vec<String>> {
-    let sh = Shell::new()?;
-    sh.change_dir(root);
-    let listed = cmd!(sh, "git ls-files --cached --others --exclude-standard").read()?;
-    let files = listed.lines().filter(|file| root.join(file).is_file());
-    Ok(files.map(str::to_owned).collect())
-}
-
-/// Writes a file only if its contents changed, to avoid recompilation.
-pub(crate) fn write_changed(path: &PathBuf, text: &[u8]) -> Result<()> {
-    if fs::read(path).is_ok_and(|before| before == text) {
-        return Ok(());
-    }
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    Ok(fs::write(path, text)?)
 }
 
 fn mutate(file: &str, text: &str, known: &Known, mutants: &mut Vec<Mutant>) -> Result<String> {

@@ -93,13 +93,7 @@ fn different(mut strategies: Vec<Strategy>, graph: &Graph) -> Vec<Strategy> {
 
 /// Whether the graph has a convolution or linear layer, which can run on tensor cores.
 fn has_convolution(graph: &Graph) -> bool {
-    let is_convolution = |layer: &Layer| {
-        matches!(
-            layer,
-            Layer::Linear(_) | Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)
-        )
-    };
-    graph.layers().iter().any(is_convolution)
+    graph.layers().iter().any(Layer::is_convolution)
 }
 
 impl fmt::Display for ExecutionMode {
@@ -125,7 +119,7 @@ impl ExecutionMode {
     #[must_use]
     pub fn all(case: &Case, dtype: DType) -> Vec<ExecutionMode> {
         let kinds = match case.graph.layers() {
-            [Layer::Linear(_) | Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)] => {
+            [layer] if layer.is_convolution() => {
                 let fast = (dtype == DType::F32).then_some(Kind::Conv(MathMode::Fast));
                 let accurate = Kind::Conv(MathMode::Accurate);
                 [Kind::Direct, accurate].into_iter().chain(fast).collect()

@@ -1,9 +1,6 @@
 //! Arithmetic of a tensor with another one: a parameter that PyTorch broadcasts, or a value of the same
 //! shape. Arithmetic with a constant is a [pointwise function](crate::PointwiseSpec).
 
-#[cfg(feature = "graph")]
-pub(crate) mod layer;
-
 use crate::error::{Quantity, RankRule, SpecError};
 use crate::shape::{ChannelShape, elements};
 

@@ -1,7 +1,5 @@
 //! Convolution in one to three dimensions (cross-correlation, as PyTorch defines it).
 
-#[cfg(feature = "graph")]
-pub(crate) mod layer;
 mod padding;
 
 pub use padding::{Pad, Padding, PaddingMode};
@@ -136,9 +134,8 @@ impl<const D: usize> ConvSpec<D> {
         bias: Option<&[usize]>,
     ) -> Result<ConvProblem<D>, SpecError> {
         let operator = Self::OPERATOR;
-        let [n, c, input_extents] = split::<D>("input", input)?;
-        let [k, c_per_group, kernel_size] = split::<D>("weight", weight)?;
-        let (n, c, k, c_per_group) = (n[0], c[0], k[0], c_per_group[0]);
+        let ([n, c], input_extents) = split(operator, "input", input)?;
+        let ([k, c_per_group], kernel_size) = split(operator, "weight", weight)?;
         self.check_channels(c, k)?;
         if c_per_group != c / self.groups {
             return Err(SpecError::Mismatch {
@@ -155,8 +152,8 @@ impl<const D: usize> ConvSpec<D> {
             n,
             c,
             k,
-            input: [0; D],
-            kernel_size: [0; D],
+            input: input_extents,
+            kernel_size,
             output: [0; D],
             stride: self.stride,
             padding: [0; D],
@@ -165,16 +162,8 @@ impl<const D: usize> ConvSpec<D> {
             groups: self.groups,
             bias: bias.is_some(),
         };
-        problem.input.copy_from_slice(input_extents);
-        problem.kernel_size.copy_from_slice(kernel_size);
-        for axis in 0..D {
-            if n > 0 {
-                at_least_one(
-                    operator,
-                    Quantity::entry("input", axis + 2),
-                    problem.input[axis],
-                )?;
-            }
+        for (axis, extent) in input_extents.into_iter().enumerate().filter(|_| n > 0) {
+            at_least_one(operator, Quantity::entry("input", axis + 2), extent)?;
         }
         let (padding, pad) = self.pad(problem.input, problem.kernel_size)?;
         (problem.padding, problem.pad) = (padding, pad);
@@ -254,20 +243,22 @@ impl<const D: usize> ConvProblem<D> {
     }
 }
 
-/// Splits a shape into its two leading extents and the spatial ones, each as a slice.
-fn split<'a, const D: usize>(
+/// Splits a shape into its two leading extents and the spatial ones.
+pub(crate) fn split<const D: usize>(
+    operator: &'static str,
     tensor: &'static str,
-    shape: &'a [usize],
-) -> Result<[&'a [usize]; 3], SpecError> {
+    shape: &[usize],
+) -> Result<([usize; 2], [usize; D]), SpecError> {
     if shape.len() != D + 2 {
         return Err(SpecError::Rank {
-            operator: ConvSpec::<D>::OPERATOR,
+            operator,
             tensor,
             actual: shape.len(),
             rule: RankRule::Exactly(D + 2),
         });
     }
-    Ok([&shape[..1], &shape[1..2], &shape[2..]])
+    let spatial = core::array::from_fn(|axis| shape[axis + 2]);
+    Ok(([shape[0], shape[1]], spatial))
 }
 
 /// A convolution whose extents and attributes fit together.

@@ -1,10 +1,7 @@
 //! Transposed convolution in one to three dimensions, as PyTorch defines it.
 
-#[cfg(feature = "graph")]
-pub(crate) mod layer;
-
-use crate::conv::{check_channels, lifted};
-use crate::error::{Quantity, RankRule, SpecError, at_least_one};
+use crate::conv::{check_channels, lifted, split};
+use crate::error::{Quantity, SpecError, at_least_one};
 use crate::setters::{PerAxis, setters};
 use crate::shape::{Shape, elements, same_shape};
 
@@ -130,25 +127,15 @@ impl<const D: usize> ConvTransposeSpec<D> {
         bias: Option<&[usize]>,
     ) -> Result<ConvTransposeProblem<D>, SpecError> {
         let operator = Self::OPERATOR;
-        for (tensor, shape) in [("input", input), ("weight", weight)] {
-            if shape.len() != D + 2 {
-                return Err(SpecError::Rank {
-                    operator,
-                    tensor,
-                    actual: shape.len(),
-                    rule: RankRule::Exactly(D + 2),
-                });
-            }
-        }
-        let (n, c) = (input[0], input[1]);
-        let k = weight[1].saturating_mul(self.groups);
-        let spatial = |shape: &[usize]| core::array::from_fn(|axis| shape[axis + 2]);
+        let ([n, c], input_extents) = split(operator, "input", input)?;
+        let ([c_of_weight, k_per_group], kernel_size) = split(operator, "weight", weight)?;
+        let k = k_per_group.saturating_mul(self.groups);
         let mut problem = ConvTransposeProblem {
             n,
             c,
             k,
-            input: spatial(input),
-            kernel_size: spatial(weight),
+            input: input_extents,
+            kernel_size,
             output: [0; D],
             stride: self.stride,
             padding: self.padding,
@@ -156,12 +143,12 @@ impl<const D: usize> ConvTransposeSpec<D> {
             groups: self.groups,
             bias: bias.is_some(),
         };
-        self.check(c, k, problem.kernel_size)?;
-        if weight[0] != c {
+        self.check(c, k, kernel_size)?;
+        if c_of_weight != c {
             return Err(SpecError::Mismatch {
                 operator,
                 quantity: Quantity::entry("weight", 0),
-                actual: weight[0],
+                actual: c_of_weight,
                 expected: c,
             });
         }

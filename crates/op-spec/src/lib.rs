@@ -47,26 +47,20 @@ mod shape;
 mod window;
 
 mod arithmetic;
-mod batch_norm;
 #[cfg(feature = "graph")]
-mod cat;
+mod attributes;
+mod batch_norm;
 mod conv;
 mod conv_transpose;
 #[cfg(feature = "graph")]
 pub mod data;
-#[cfg(feature = "graph")]
-mod finite;
 mod flatten;
-#[cfg(feature = "graph")]
-mod gate;
 #[cfg(feature = "graph")]
 pub mod graph;
 mod group_norm;
 mod instance_norm;
 mod layer_norm;
 mod layout;
-#[cfg(feature = "graph")]
-mod linear;
 mod max_pool2d;
 mod narrow;
 mod pad;
@@ -74,8 +68,6 @@ mod pointwise;
 mod pool;
 mod prelu;
 mod reduction;
-#[cfg(feature = "graph")]
-mod reshape;
 mod scale;
 mod shuffle;
 mod softmax;
@@ -83,8 +75,6 @@ mod upsample;
 
 pub use arithmetic::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem, ArithmeticSpec};
 pub use batch_norm::{BatchNormProblem, BatchNormSpec};
-#[cfg(feature = "graph")]
-pub use cat::CatProblem;
 pub use conv::{
     Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, Pad, Padding, PaddingMode,
 };
@@ -95,7 +85,7 @@ pub use conv_transpose::{
 pub use error::{MAX_ELEMENTS, Quantity, RankRule, SpecError};
 pub use flatten::{FlattenProblem, FlattenSpec};
 #[cfg(feature = "graph")]
-pub use gate::GateProblem;
+pub use graph::layer::{CatProblem, GateProblem, ReshapeProblem};
 pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
 pub use layer_norm::{LayerNormProblem, LayerNormSpec};
@@ -111,8 +101,6 @@ pub use pool::{
 };
 pub use prelu::{PreluProblem, PreluSpec};
 pub use reduction::{Dims, Pass, ReductionOp, ReductionProblem, ReductionSpec};
-#[cfg(feature = "graph")]
-pub use reshape::ReshapeProblem;
 pub use scale::{ScaleProblem, ScaleSpec};
 pub use setters::PerAxis;
 pub use shape::{AxisShape, ChannelShape, Shape};

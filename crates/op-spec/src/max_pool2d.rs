@@ -1,8 +1,7 @@
 //! The maximum of windows of images and volumes.
 
 #[cfg(feature = "graph")]
-pub(crate) mod layer;
-
+mod file;
 use crate::SpecError;
 use crate::pool::{Attributes, MaxPool2dProblem, MaxPool3dProblem, Pooled};
 use crate::setters::{PerAxis, setters};
@@ -14,7 +13,7 @@ use crate::setters::{PerAxis, setters};
 #[cfg_attr(
     feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
-    serde(try_from = "layer::MaximumFile", into = "layer::MaximumFile")
+    serde(try_from = "file::MaximumFile", into = "file::MaximumFile")
 )]
 #[non_exhaustive]
 pub struct MaxPoolSpec<const D: usize> {

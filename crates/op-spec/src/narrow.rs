@@ -3,7 +3,7 @@
 use crate::error::{Quantity, SpecError, at_least_one};
 use crate::shape::AxisShape;
 
-const OPERATOR: &str = "narrow";
+pub(crate) const OPERATOR: &str = "narrow";
 
 /// Slices the axis `dim`: `length` indices from `start` on; see
 /// [`torch.narrow`](https://docs.pytorch.org/docs/stable/generated/torch.narrow.html). PyTorch's `chunk` and
@@ -45,7 +45,7 @@ impl NarrowSpec {
     }
 
     /// Refuses an empty slice, and one that ends beyond an axis of this extent.
-    fn check_extent(&self, extent: usize) -> Result<(), SpecError> {
+    pub(crate) fn check_extent(&self, extent: usize) -> Result<(), SpecError> {
         at_least_one(OPERATOR, Quantity::scalar("length"), self.length)?;
         let end = self.start.saturating_add(self.length);
         match end <= extent {
@@ -68,47 +68,4 @@ pub struct NarrowProblem {
     pub shape: AxisShape,
     /// The slice.
     pub spec: NarrowSpec,
-}
-
-#[cfg(feature = "graph")]
-mod layer {
-    use alloc::vec::Vec;
-
-    use super::{NarrowSpec, OPERATOR};
-    use crate::error::{Quantity, SpecError, at_least_one};
-    use crate::graph::Layer;
-    use crate::graph::layer::{Flow, GraphLayer, LayerProblem, constructors};
-
-    constructors! {
-        /// Slices the axis `dim`: `length` indices from `start` on; see [`NarrowSpec`].
-        narrow(dim: usize, start: usize, length: usize) = Layer::Narrow(NarrowSpec::new(dim, start, length));
-    }
-
-    impl GraphLayer for NarrowSpec {
-        fn needs_channels(&self) -> bool {
-            false
-        }
-
-        fn needs_batch(&self) -> bool {
-            // `dim` counts the batch as axis 0.
-            true
-        }
-
-        fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
-            at_least_one(OPERATOR, Quantity::scalar("dim"), self.dim)?;
-            let of_channels = given.channels.filter(|_| self.dim == 1);
-            of_channels.map_or(Ok(()), |channels| self.check_extent(channels))?;
-            Ok(Flow {
-                channels: of_channels.map(|_| self.length).or(given.channels),
-                ..*given
-            })
-        }
-
-        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
-            let problem = NarrowSpec::problem(self, input)?;
-            let mut output = input.to_vec();
-            output[self.dim] = self.length;
-            Ok((LayerProblem::Narrow(problem), output))
-        }
-    }
 }

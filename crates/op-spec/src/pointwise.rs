@@ -3,6 +3,8 @@
 //! A new function is a variant of [`PointwiseSpec`] and an arm of each of its methods.
 
 mod clamp;
+#[cfg(feature = "graph")]
+mod defaults;
 mod gelu;
 
 pub use clamp::{ClampProblem, ClampSpec};
@@ -38,8 +40,8 @@ pub enum PointwiseSpec {
         #[cfg_attr(
             feature = "graph",
             serde(
-                default = "layer::default_negative_slope",
-                serialize_with = "crate::finite::number"
+                default = "defaults::negative_slope",
+                serialize_with = "crate::attributes::number"
             )
         )]
         negative_slope: f64,
@@ -70,8 +72,8 @@ pub enum PointwiseSpec {
         #[cfg_attr(
             feature = "graph",
             serde(
-                default = "layer::default_alpha",
-                serialize_with = "crate::finite::number"
+                default = "defaults::alpha",
+                serialize_with = "crate::attributes::number"
             )
         )]
         alpha: f64,
@@ -83,8 +85,8 @@ pub enum PointwiseSpec {
         #[cfg_attr(
             feature = "graph",
             serde(
-                default = "layer::default_beta",
-                serialize_with = "crate::finite::number"
+                default = "defaults::beta",
+                serialize_with = "crate::attributes::number"
             )
         )]
         beta: f64,
@@ -92,8 +94,8 @@ pub enum PointwiseSpec {
         #[cfg_attr(
             feature = "graph",
             serde(
-                default = "layer::default_threshold",
-                serialize_with = "crate::finite::number"
+                default = "defaults::threshold",
+                serialize_with = "crate::attributes::number"
             )
         )]
         threshold: f64,
@@ -108,8 +110,8 @@ pub enum PointwiseSpec {
         #[cfg_attr(
             feature = "graph",
             serde(
-                default = "layer::default_min_val",
-                serialize_with = "crate::finite::number"
+                default = "defaults::min_val",
+                serialize_with = "crate::attributes::number"
             )
         )]
         min_val: f64,
@@ -117,8 +119,8 @@ pub enum PointwiseSpec {
         #[cfg_attr(
             feature = "graph",
             serde(
-                default = "layer::default_max_val",
-                serialize_with = "crate::finite::number"
+                default = "defaults::max_val",
+                serialize_with = "crate::attributes::number"
             )
         )]
         max_val: f64,
@@ -130,42 +132,42 @@ pub enum PointwiseSpec {
     /// [`torch.add`](https://docs.pytorch.org/docs/stable/generated/torch.add.html).
     Add {
         /// The constant, any number.
-        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::finite::number"))]
+        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::attributes::number"))]
         value: f64,
     },
     /// Values minus a constant; see
     /// [`torch.sub`](https://docs.pytorch.org/docs/stable/generated/torch.sub.html).
     Sub {
         /// The constant, any number.
-        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::finite::number"))]
+        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::attributes::number"))]
         value: f64,
     },
     /// Values times a constant; see
     /// [`torch.mul`](https://docs.pytorch.org/docs/stable/generated/torch.mul.html).
     Mul {
         /// The constant, any number.
-        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::finite::number"))]
+        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::attributes::number"))]
         value: f64,
     },
     /// Values divided by a constant; see
     /// [`torch.div`](https://docs.pytorch.org/docs/stable/generated/torch.div.html) without `rounding_mode`.
     Div {
         /// The constant, any number.
-        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::finite::number"))]
+        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::attributes::number"))]
         value: f64,
     },
     /// The smaller of a value and a constant; see
     /// [`torch.minimum`](https://docs.pytorch.org/docs/stable/generated/torch.minimum.html).
     Minimum {
         /// The constant, any number; NaN makes all values NaN.
-        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::finite::number"))]
+        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::attributes::number"))]
         value: f64,
     },
     /// The larger of a value and a constant; see
     /// [`torch.maximum`](https://docs.pytorch.org/docs/stable/generated/torch.maximum.html).
     Maximum {
         /// The constant, any number; NaN makes all values NaN.
-        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::finite::number"))]
+        #[cfg_attr(feature = "graph", serde(serialize_with = "crate::attributes::number"))]
         value: f64,
     },
 }
@@ -375,6 +377,3 @@ impl PointwiseProblem {
         })
     }
 }
-
-#[cfg(feature = "graph")]
-mod layer;

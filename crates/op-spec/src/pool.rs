@@ -3,7 +3,7 @@
 mod adaptive;
 mod average;
 #[cfg(feature = "graph")]
-pub(crate) mod layer;
+mod file;
 
 pub use adaptive::{AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolSpec};
 pub use average::{AvgPool2dSpec, AvgPool3dSpec, AvgPoolSpec};

@@ -2,9 +2,6 @@
 //!
 //! A new operation is a line of `operations!` and an arm of [`ReductionOp`]'s methods.
 
-#[cfg(feature = "graph")]
-mod layer;
-
 use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 use crate::setters::setters;
 use crate::shape::elements;
@@ -12,8 +9,28 @@ use crate::shape::elements;
 /// The maximum number of groups of adjacent axes that a reduction takes.
 pub(crate) const MAX_PASSES: usize = 3;
 
-/// Defines the operations, under PyTorch's names.
+/// The operations, under PyTorch's names, as the arguments of a macro.
 macro_rules! operations {
+    ($define:ident) => {
+        $define! {
+            /// The largest; PyTorch's `torch.amax(x, dim)`. NaN wins.
+            Max = max,
+            /// The smallest; PyTorch's `torch.amin(x, dim)`. NaN wins.
+            Min = min,
+            /// The sum; PyTorch's `torch.sum(x, dim)`.
+            Sum = sum,
+            /// The sum divided by the number of values; PyTorch's `torch.mean(x, dim)`.
+            Mean = mean,
+            /// The logarithm of the sum of exponentials; PyTorch's `torch.logsumexp(x, dim)`.
+            LogSumExp = logsumexp,
+        }
+    };
+}
+
+#[cfg(feature = "graph")]
+pub(crate) use operations;
+
+macro_rules! enumeration {
     ($($(#[$doc:meta])* $Variant:ident = $name:ident,)+) => {
         /// The operation of a reduction.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,32 +52,10 @@ macro_rules! operations {
                 }
             }
         }
-
-        #[cfg(feature = "graph")]
-        impl crate::graph::Layer {$(
-            $(#[$doc])*
-            ///
-            /// `dim` has the axes as PyTorch counts them. The output lacks these axes; see [`ReductionSpec`].
-            #[must_use]
-            pub const fn $name(dim: &[isize]) -> ReductionSpec {
-                ReductionSpec::new(ReductionOp::$Variant, dim)
-            }
-        )+}
     };
 }
 
-operations! {
-    /// The largest; PyTorch's `torch.amax(x, dim)`. NaN wins.
-    Max = max,
-    /// The smallest; PyTorch's `torch.amin(x, dim)`. NaN wins.
-    Min = min,
-    /// The sum; PyTorch's `torch.sum(x, dim)`.
-    Sum = sum,
-    /// The sum divided by the number of values; PyTorch's `torch.mean(x, dim)`.
-    Mean = mean,
-    /// The logarithm of the sum of exponentials; PyTorch's `torch.logsumexp(x, dim)`.
-    LogSumExp = logsumexp,
-}
+operations!(enumeration);
 
 impl ReductionOp {
     /// Whether the result is one of the values, independent of their order.
@@ -128,7 +123,7 @@ pub struct Dims {
     /// Bit mask of the axes that are counted from the first one.
     front: u64,
     /// Bit mask of the axes that are counted from the end; the lowest bit is -1.
-    back: u64,
+    pub(crate) back: u64,
     /// An axis that is given twice, or that is out of range for every tensor.
     refused: Option<isize>,
 }
@@ -398,6 +393,17 @@ pub struct ReductionProblem {
 }
 
 impl ReductionProblem {
+    /// Returns the shape of the output for the problem's input shape.
+    #[cfg(feature = "graph")]
+    #[must_use]
+    pub fn output_shape(&self, input: &[usize]) -> alloc::vec::Vec<usize> {
+        let left = |(axis, &extent)| match self.axes >> axis & 1 {
+            0 => Some(extent),
+            _ => self.keepdim.then_some(1),
+        };
+        input.iter().enumerate().filter_map(left).collect()
+    }
+
     /// The passes of the reduction, in order: one for each group of adjacent axes.
     #[must_use]
     pub fn passes(&self) -> &[Pass] {

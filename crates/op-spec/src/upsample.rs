@@ -173,7 +173,7 @@ pub struct UpsampleSpec {
     /// Whether the first and the last values of an axis stay at its ends; only for modes that interpolate.
     #[cfg_attr(
         feature = "graph",
-        serde(default, skip_serializing_if = "crate::graph::file::is_false")
+        serde(default, skip_serializing_if = "crate::attributes::is_false")
     )]
     pub align_corners: bool,
 }
@@ -219,14 +219,14 @@ impl UpsampleSpec {
     }
 
     /// Returns the number of spatial dimensions that the attributes require, if any.
-    fn dimensions(&self) -> Option<usize> {
+    pub(crate) fn dimensions(&self) -> Option<usize> {
         let size = self.size.and_then(|size| size.axes());
         let factor = self.scale_factor.and_then(|factor| factor.axes());
         self.mode.dimensions().or(size).or(factor)
     }
 
     /// Checks the attributes before any input shape is known.
-    fn check(&self) -> Result<(), SpecError> {
+    pub(crate) fn check(&self) -> Result<(), SpecError> {
         let operator = OPERATOR;
         if self.size.is_some() == self.scale_factor.is_some() {
             return Err(SpecError::SizeOrFactor {
@@ -405,40 +405,5 @@ impl UpsampleProblem {
     #[must_use]
     pub fn output_shape(&self) -> Shape {
         Shape::of_volume(self.n, self.c, self.output, self.dimensions)
-    }
-}
-
-#[cfg(feature = "graph")]
-mod layer {
-    use alloc::vec::Vec;
-
-    use super::UpsampleSpec;
-    use crate::error::SpecError;
-    use crate::graph::Layer;
-    use crate::graph::layer::{GraphLayer, LayerProblem};
-
-    impl Layer {
-        /// Upsamples, for example by `UpsampleSpec::scale_factor(2.0)`; see [`UpsampleSpec`].
-        #[must_use]
-        pub const fn upsample(spec: UpsampleSpec) -> Layer {
-            Layer::Upsample(spec)
-        }
-    }
-
-    impl GraphLayer for UpsampleSpec {
-        fn dimensions(&self) -> Option<usize> {
-            UpsampleSpec::dimensions(self)
-        }
-
-        fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
-            UpsampleSpec::check(self)?;
-            Ok(Some(channels))
-        }
-
-        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
-            let problem = UpsampleSpec::problem(self, input)?;
-            let output = problem.output_shape().to_vec();
-            Ok((LayerProblem::Upsample(problem), output))
-        }
     }
 }

@@ -1,10 +1,7 @@
 use ndarray::ArrayD;
-use op_spec::ConvProblem;
-use op_spec::graph::{
-    Chain, Graph, GraphError, GraphProblem, Initialisation, Layer, LayerProblem, Parameter,
-};
+use op_spec::graph::{Chain, Graph, GraphError, GraphProblem, Initialisation, Layer, Parameter};
 
-use crate::{data, numbers};
+use crate::{data, numbers, operators};
 
 /// A named graph with its inputs and parameters.
 #[derive(Clone, Debug)]
@@ -19,20 +16,6 @@ pub struct Case {
     pub x: ArrayD<f32>,
     /// The values of the graph's further inputs, in their order; none for an input that the graph refuses.
     pub inputs: Vec<ArrayD<f32>>,
-}
-
-/// The shape of a padded sample of a convolution with a separate padding step; `[0]` for any other layer.
-fn padded(layer: &LayerProblem) -> Vec<usize> {
-    fn shape<const D: usize>(problem: &ConvProblem<D>) -> Vec<usize> {
-        let outer = problem.pad.map(|pad| pad.outer());
-        outer.map_or(vec![0], |outer| [&[problem.c], &outer[..]].concat())
-    }
-    match layer {
-        LayerProblem::Conv1d(problem) => shape(problem),
-        LayerProblem::Conv2d(problem) => shape(problem),
-        LayerProblem::Conv3d(problem) => shape(problem),
-        _ => vec![0],
-    }
 }
 
 impl Case {
@@ -169,7 +152,7 @@ impl Case {
             for step in &problem.steps {
                 let (x, y) = (elements(&step.input[1..])?, elements(&step.output[1..])?);
                 // A padded copy of the input is counted in addition.
-                let padded = elements(&padded(&step.problem))?;
+                let padded = elements(&operators::of(&step.problem).padded())?;
                 layer = layer.max(x.checked_add(y)?.checked_add(padded)?);
             }
             let at_once = threads.min(input.first().copied().unwrap_or(1)).max(1);

@@ -5,7 +5,7 @@ mod pools;
 
 use launch_config::KernelGeometry;
 use op_spec::Layout;
-use op_spec::graph::{ChannelAffine, LayerProblem, Operand};
+use op_spec::graph::{ChannelAffine, Operand};
 
 use super::chosen::Chosen;
 use super::epilogue::{EpilogueKernels, Map, SeriesKernel, Store, WindowsKernel};
@@ -15,8 +15,7 @@ use super::producer::Producer;
 use super::region::Query;
 use crate::device::Order;
 use crate::error::Result;
-use crate::operators::batch_norm;
-use crate::operators::conv::{Filters, append_pad};
+use crate::operators::conv::Filters;
 use crate::operators::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use crate::operators::fused::norm_nhwc::Parameters as NormParameters;
 use crate::operators::fused::{depthwise, gemm, implicit_gemm};
@@ -27,8 +26,9 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    Affine, ConvolutionParameters, Preparations, conv, conv_transpose, gate, layer_norm, pad,
-    pointwise, pool, rows, shuffle, softmax, upsample,
+    Affine, ConvolutionParameters, Preparations, append_layer, batch_norm, batch_norm_parameters,
+    conv, conv_transpose, gate, layer_norm, own_kernels, pad, pointwise, pool, rows, shuffle,
+    softmax, upsample,
 };
 use crate::parameters::MAX_PARAMETERS;
 use crate::program::{ProgramBuilder, Value};
@@ -124,12 +124,8 @@ impl<'a> Appending<'a> {
 
     /// Pads `x` if `layer` is a convolution with separate padding.
     fn padded(&mut self, x: Value, layer: usize) -> Result<Value> {
-        match &self.of.problem.steps[layer].problem {
-            LayerProblem::Conv1d(conv) => append_pad(self.program, x, conv),
-            LayerProblem::Conv2d(conv) => append_pad(self.program, x, conv),
-            LayerProblem::Conv3d(conv) => append_pad(self.program, x, conv),
-            _ => Ok(x),
-        }
+        let kernels = own_kernels(&self.of.problem.steps[layer].problem);
+        kernels.map_or(Ok(x), |kernels| kernels.padded(self.program, x))
     }
 
     /// Returns a graph's value, computed by an earlier region.
@@ -208,9 +204,9 @@ impl<'a> Appending<'a> {
             Layout::Nchw => self.program.in_order(x)?,
         };
         let produced = match &lowered.producer {
-            Producer::Direct(operator) => {
+            Producer::Direct(layer) => {
                 let parameters = self.parameters_of(start);
-                return operator.append(self.program, x, parameters);
+                return append_layer(self.program, layer, x, parameters);
             }
             Producer::Tensor => Produced::Tensor(self.program.in_layout(x, lowered.reads)?),
             Producer::OneLaunch2d(launch) => {
@@ -314,13 +310,13 @@ impl<'a> Appending<'a> {
                 ..
             }) => further.steps.append(self.program, produced.value(), output),
             EpilogueKernels::None | EpilogueKernels::Store(_) => Ok(produced.value()),
-            EpilogueKernels::Operator(layer, operator) => {
+            EpilogueKernels::Operator(layer, problem) => {
                 // A residual takes the place of a parameter.
                 let parameters = match self.of.graph.operands(*layer).len() {
                     2 => [Some(self.residual(*layer, Layout::Nchw)?), None, None, None],
                     _ => self.parameters_of(*layer),
                 };
-                operator.append(self.program, produced.value(), parameters)
+                append_layer(self.program, problem, produced.value(), parameters)
             }
             EpilogueKernels::Affine(layer, affine) => {
                 let folded = self.folded(&[(*layer, *affine)])?;
@@ -427,7 +423,7 @@ impl<'a> Appending<'a> {
             _ => norm_statistics::statistics(self.program, produced.value(), affine, norm)?,
         };
         match self.of_batch(layer) {
-            Some(of_batch) => batch_norm::of_batch(self.program, input, of_batch),
+            Some(of_batch) => batch_norm_parameters::of_batch(self.program, input, of_batch),
             None => Ok(input),
         }
     }

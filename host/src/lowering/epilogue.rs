@@ -28,7 +28,8 @@ pub(super) use rows::{Rows, Shuffle};
 pub(super) use series::{Series, SeriesKernel};
 
 use super::region::Region;
-use crate::operators::Operator;
+use crate::graph::LayerProblem;
+use crate::operators::own_kernels;
 use crate::operators::pointwise::{ListStep, keeps_in_launches};
 use crate::operators::reduction::Steps;
 use crate::spec::{BatchNormProblem, GroupNormProblem};
@@ -41,7 +42,7 @@ pub(super) enum EpilogueKernels {
     /// No kernels: the producer writes the region's output.
     None,
     /// The region's only layer, with the kernels of its operator.
-    Operator(usize, Operator),
+    Operator(usize, LayerProblem),
     /// The region's only layer, whose parameters are folded into a gain and a shift of each channel.
     Affine(usize, ChannelAffine),
     /// The producer applies the epilogue to its accumulators before it stores them.
@@ -302,7 +303,7 @@ pub(super) fn of_tensor(
     if let Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) = &form.reduce {
         return Series::of(region, form).map(EpilogueKernels::Series);
     }
-    if let Some(steps) = pixels(region) {
+    if let Some(steps) = pixels(region, form) {
         return Ok(EpilogueKernels::Pixels(steps));
     }
     let layout = match region.is_dense_nhwc() {
@@ -312,7 +313,8 @@ pub(super) fn of_tensor(
     if let &[layer] = region.layers {
         // A list is elementwise, so it accepts any order in memory.
         let is_list = form.norm.is_none() && form.reduce.is_none() && !form.list.is_empty();
-        let operator = Operator::of(&region.of.problem.steps[layer].problem);
+        let problem = &region.of.problem.steps[layer].problem;
+        let operator = own_kernels(problem).map(|_| *problem);
         return Ok(match (list(&form.list, refusal), &form.list[..]) {
             (Ok(steps), _) if is_list && region.is_dense_nhwc() => {
                 EpilogueKernels::List(List { steps, layout })
@@ -345,11 +347,12 @@ pub(super) fn of_tensor(
 
 /// Returns the reduction of all pixels of each channel, if the region is that reduction of a channels-last
 /// tensor.
-fn pixels(region: &Region<'_>) -> Option<Steps> {
-    let &[layer] = region.layers else { return None };
-    let step = &region.of.problem.steps[layer];
-    let operator = Operator::of(&step.problem)?;
-    let steps = || Steps::of_channels_last(&operator, &step.input, region.of.dtype);
+fn pixels(region: &Region<'_>, form: &Epilogue) -> Option<Steps> {
+    let (&[layer], Some((_, reduction))) = (region.layers, &form.reduce) else {
+        return None;
+    };
+    let input = &region.of.problem.steps[layer].input;
+    let steps = || Steps::of_channels_last(reduction, input, region.of.dtype);
     region.is_dense_nhwc().then(steps)?
 }
 

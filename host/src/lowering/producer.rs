@@ -3,12 +3,13 @@
 use launch_config::KernelGeometry;
 use std::fmt;
 
-use crate::operators::Operator;
+use crate::graph::LayerProblem;
 use crate::operators::conv::ConvMean;
 use crate::operators::conv_transpose::Transposed;
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
+use crate::operators::{OwnKernels, own_kernels};
 use crate::spec::{ConvProblem, GroupNormProblem};
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
@@ -41,7 +42,7 @@ pub(super) enum Producer {
     /// A convolution of a channels-last tensor with few filters, on FMA units.
     DirectNhwc(ConvNhwcGeometry),
     /// A convolution with the kernels of its operator, on FMA units.
-    Direct(Operator),
+    Direct(LayerProblem),
     /// The mean of a convolution's results, without the convolution.
     ConvMean(ConvMean),
     /// A transposed convolution, as convolutions of its phases.
@@ -125,7 +126,7 @@ impl fmt::Display for Producer {
                     "{filters} filters in shared memory, {BLOCK_PIXELS} pixels a block"
                 )
             }
-            Producer::Direct(operator) => match operator.direct_tile() {
+            Producer::Direct(layer) => match own_kernels(layer).and_then(OwnKernels::direct_tile) {
                 Some(tile) => write!(f, "tile of {} filters", tile.channels()),
                 None => Ok(()),
             },

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use op_spec::graph::{Graph, GraphProblem, Layer, LayerProblem, NormalForm, Operand};
+use op_spec::graph::{Graph, GraphProblem, Layer, NormalForm, Operand};
 
 use super::Options;
 use op_spec::Layout;
 
 use crate::device::{DType, DeviceProperties, Order};
+use crate::operators::{OwnKernels, own_kernels};
 
 /// The problem and the conditions for which a graph is lowered.
 #[derive(Debug, Clone, Copy)]
@@ -103,12 +104,8 @@ impl Query<'_> {
 
     /// Whether the layer is a convolution whose input is padded by a separate launch.
     pub(super) fn has_explicit_padding(&self, layer: usize) -> bool {
-        match &self.problem.steps[layer].problem {
-            LayerProblem::Conv1d(conv) => conv.pad.is_some(),
-            LayerProblem::Conv2d(conv) => conv.pad.is_some(),
-            LayerProblem::Conv3d(conv) => conv.pad.is_some(),
-            _ => false,
-        }
+        let kernels = own_kernels(&self.problem.steps[layer].problem);
+        kernels.is_some_and(OwnKernels::has_separate_padding)
     }
 }
 

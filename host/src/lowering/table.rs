@@ -21,11 +21,11 @@ use super::reduced::{self, LIST};
 use super::region::Region;
 use super::transposed::transposed;
 use super::without_norm::{few_filters, gemm_without_norm, matrix_product};
-use crate::operators::Operator;
 use crate::operators::fused::{RowMoments, gemm};
 use crate::operators::implicit_gemm::ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
+use crate::operators::own_kernels;
 
 /// A row of the table.
 pub(super) struct Row {
@@ -268,8 +268,9 @@ pub(super) static TABLE: [Row; 11] = [
             let &[layer] = region.layers else {
                 return Err(row.other_layers());
             };
-            let operator = Operator::of(&region.of.problem.steps[layer].problem);
-            let producer = Producer::Direct(operator.ok_or(row.other_layers())?);
+            let problem = &region.of.problem.steps[layer].problem;
+            own_kernels(problem).ok_or(row.other_layers())?;
+            let producer = Producer::Direct(*problem);
             Ok(Lowered::without_moments(producer, EpilogueKernels::None))
         },
     },

@@ -7,18 +7,33 @@ use crate::device::Tensor;
 use crate::error::Error;
 use crate::error::Result;
 use crate::graph::{Chain, ConvLayer, ConvTransposeLayer, Layer, LayerProblem};
-use crate::operators::launching::{checked, shape_of, single, with_or_without_batch};
+use crate::operators::launching::{checked, on_cpu, shape_of, with_or_without_batch};
 use crate::spec::{
-    Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, ConvTranspose1dSpec,
-    ConvTranspose2dSpec, ConvTranspose3dSpec, ConvTransposeProblem, ConvTransposeSpec,
+    Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvSpec, ConvTranspose1dSpec, ConvTranspose2dSpec,
+    ConvTranspose3dSpec,
 };
 
 /// Defines functions for convolutions: for each, one with the default options and one with options.
 macro_rules! convolutions {
     ($(
-        $(#[$doc:meta])* $name:ident($Spec:ident) = $run:ident($layer:path);
+        $(#[$doc:meta])* $name:ident($Spec:ident) = Layer::$Layer:ident($Of:ident);
         $(#[$with_doc:meta])* $with:ident;
-    )+) => {$(
+    )+) => {
+        /// Calls the function of a convolution; `None` for another layer.
+        pub(crate) fn of_layer(
+            x: &Tensor,
+            layer: &Layer,
+            weight: &Tensor,
+            bias: Option<&Tensor>,
+            options: &Options,
+        ) -> Option<Result<Tensor>> {
+            match layer {
+                $(Layer::$Layer(of) => Some($with(x, weight, bias, &of.attributes, options)),)+
+                _ => None,
+            }
+        }
+
+    $(
         $(#[$doc])*
         pub fn $name(
             x: &Tensor,
@@ -37,7 +52,12 @@ macro_rules! convolutions {
             spec: &$Spec,
             options: &Options,
         ) -> Result<Tensor> {
-            $run($layer, x, weight, bias, spec, options)
+            with_or_without_batch(x, spec.stride.len() + 2, |x| {
+                let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
+                let of = $Of::new(stringify!($name), problem.k, problem.kernel_size);
+                let layer = Layer::$Layer(of.attributes(*spec).bias(bias.is_some()));
+                run_layer((layer, problem.into()), x, weight, bias, options)
+            })
         }
     )+};
 }
@@ -85,7 +105,7 @@ convolutions! {
     ///
     /// As
     /// [`torch.nn.functional.conv2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html).
-    conv2d(Conv2dSpec) = run(Layer::Conv2d);
+    conv2d(Conv2dSpec) = Layer::Conv2d(ConvLayer);
     /// [`conv2d`] with options for the choice of kernels, as for a model with this one layer. The CPU backend
     /// ignores them. [`Partition::of_layer`](crate::graph::Partition::of_layer) names a row of the kernel
     /// table, such as `direct`.
@@ -113,7 +133,7 @@ convolutions! {
     ///
     /// As
     /// [`torch.nn.functional.conv1d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv1d.html).
-    conv1d(Conv1dSpec) = run(Layer::Conv1d);
+    conv1d(Conv1dSpec) = Layer::Conv1d(ConvLayer);
     /// [`conv1d`] with options for the choice of kernels, as [`conv2d_with`].
     ///
     /// # Errors
@@ -140,7 +160,7 @@ convolutions! {
     ///
     /// As
     /// [`torch.nn.functional.conv3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv3d.html).
-    conv3d(Conv3dSpec) = run(Layer::Conv3d);
+    conv3d(Conv3dSpec) = Layer::Conv3d(ConvLayer);
     /// [`conv3d`] with options for the choice of kernels, as [`conv2d_with`].
     ///
     /// # Errors
@@ -183,7 +203,7 @@ convolutions! {
     ///
     /// As
     /// [`torch.nn.functional.conv_transpose2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv_transpose2d.html).
-    conv_transpose2d(ConvTranspose2dSpec) = run_transposed(Layer::ConvTranspose2d);
+    conv_transpose2d(ConvTranspose2dSpec) = Layer::ConvTranspose2d(ConvTransposeLayer);
     /// [`conv_transpose2d`] with options for the choice of kernels, as for a model with this one layer. The
     /// CPU backend ignores them.
     ///
@@ -210,7 +230,7 @@ convolutions! {
     ///
     /// As
     /// [`torch.nn.functional.conv_transpose1d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv_transpose1d.html).
-    conv_transpose1d(ConvTranspose1dSpec) = run_transposed(Layer::ConvTranspose1d);
+    conv_transpose1d(ConvTranspose1dSpec) = Layer::ConvTranspose1d(ConvTransposeLayer);
     /// [`conv_transpose1d`] with options for the choice of kernels, as [`conv_transpose2d_with`].
     ///
     /// # Errors
@@ -238,7 +258,7 @@ convolutions! {
     ///
     /// As
     /// [`torch.nn.functional.conv_transpose3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv_transpose3d.html).
-    conv_transpose3d(ConvTranspose3dSpec) = run_transposed(Layer::ConvTranspose3d);
+    conv_transpose3d(ConvTranspose3dSpec) = Layer::ConvTranspose3d(ConvTransposeLayer);
     /// [`conv_transpose3d`] with options for the choice of kernels, as [`conv_transpose2d_with`].
     ///
     /// # Errors
@@ -303,47 +323,6 @@ pub fn linear_with(
     })
 }
 
-/// The common implementation of all convolutions that are not transposed.
-fn run<const D: usize>(
-    layer: fn(ConvLayer<D>) -> Layer,
-    x: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    spec: &ConvSpec<D>,
-    options: &Options,
-) -> Result<Tensor>
-where
-    ConvProblem<D>: Into<LayerProblem>,
-{
-    with_or_without_batch(x, D + 2, |x| {
-        let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
-        let of = ConvLayer::new(ConvSpec::<D>::OPERATOR, problem.k, problem.kernel_size);
-        let layer = layer(of.attributes(*spec).bias(bias.is_some()));
-        run_layer((layer, problem.into()), x, weight, bias, options)
-    })
-}
-
-/// The common implementation of all transposed convolutions.
-fn run_transposed<const D: usize>(
-    layer: fn(ConvTransposeLayer<D>) -> Layer,
-    x: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    spec: &ConvTransposeSpec<D>,
-    options: &Options,
-) -> Result<Tensor>
-where
-    ConvTransposeProblem<D>: Into<LayerProblem>,
-{
-    with_or_without_batch(x, D + 2, |x| {
-        let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
-        let name = ConvTransposeSpec::<D>::OPERATOR;
-        let of = ConvTransposeLayer::new(name, problem.k, problem.kernel_size);
-        let layer = layer(of.attributes(*spec).bias(bias.is_some()));
-        run_layer((layer, problem.into()), x, weight, bias, options)
-    })
-}
-
 /// Runs a layer, given with its problem, on `x`, which has a batch.
 fn run_layer(
     (layer, problem): (Layer, LayerProblem),
@@ -355,7 +334,7 @@ fn run_layer(
     let parameters = [("weight", Some(weight)), ("bias", bias)];
     let operator = layer.operator();
     if x.device().is_cpu() {
-        return single(operator, x, problem, &parameters);
+        return on_cpu(operator, x, &problem, &parameters);
     }
     let chain = Chain::new(x.shape()[1], [layer])?;
     let tensors = checked(operator, x, &parameters)?.into_iter().flatten();

@@ -67,11 +67,9 @@ impl Strategy {
             let partition = Some(Partition::parse(graph, text).ok()?);
             Some(Strategy { name, partition })
         };
-        let layer = |layer: &Layer| match layer {
-            Layer::Linear(_) | Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_) => {
-                format!("{} @direct", layer.operator())
-            }
-            _ => layer.operator().to_owned(),
+        let layer = |layer: &Layer| match layer.is_convolution() {
+            true => format!("{} @direct", layer.operator()),
+            false => layer.operator().to_owned(),
         };
         let layers: Vec<String> = graph.layers().iter().map(layer).collect();
         let unfused = parsed("unfused-direct", &layers.join(" | "));

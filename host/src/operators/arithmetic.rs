@@ -5,10 +5,11 @@ use launch_config::KernelGeometry;
 use launch_config::arithmetic::ArithmeticFold;
 use launch_config::elementwise::fold_shape;
 
-use super::batch_norm::{self, Folded};
-use super::fused::{Preparation, Preparations, prepared};
-use super::launching::single;
+use super::batch_norm;
+use super::batch_norm_parameters::Folded;
+use super::launching::{OwnKernels, Parameters, first, single};
 use super::pointwise::{self, ListStep, apply};
+use super::preparation::{Preparation, Preparations, prepared};
 use super::scale;
 use crate::device::{DType, Tensor};
 use crate::error::Result;
@@ -111,7 +112,7 @@ arithmetic! {
 fn with_tensor(x: &Tensor, operation: ArithmeticOp, other: &Tensor) -> Result<Tensor> {
     let problem = ArithmeticSpec::new(operation).problem(x.shape(), other.shape())?;
     let parameters = [("other", Some(other))];
-    single(operation.name(), x, problem.into(), &parameters)
+    single(operation.name(), x, problem, &parameters)
 }
 
 /// Returns the problem as a product with one factor per channel, if it is one.
@@ -191,4 +192,10 @@ pub(crate) fn append(
     }
     let folded = fold(program, other, None, problem)?;
     batch_norm::append_folded(program, x, folded, problem.geometry()?)
+}
+
+impl OwnKernels for ArithmeticProblem {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        append(program, x, first(given), self)
+    }
 }

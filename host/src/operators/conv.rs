@@ -6,13 +6,12 @@ mod pad;
 
 use kernels_gpu::conv::CONV_DIRECT;
 use launch_config::KernelGeometry;
-use launch_config::conv::ConvGeometry;
+use launch_config::conv::{ChannelTile, ConvGeometry};
 
 pub(crate) use mean::ConvMean;
 pub(crate) use nhwc::append as append_nhwc;
-pub(crate) use pad::append as append_pad;
 
-use super::launching::compute;
+use super::launching::{OwnKernels, Parameters, compute, first};
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::ConvProblem;
@@ -32,21 +31,33 @@ impl Filters {
     }
 }
 
-/// Appends a convolution of any kind to a program; absent dimensions have extents of 1.
-pub(crate) fn append<const D: usize>(
-    program: &mut ProgramBuilder,
-    x: Value,
-    filters: Filters,
-    problem: &ConvProblem<D>,
-) -> Result<Value> {
-    let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
-    if problem.output_shape().contains(&0) {
-        return Ok(y);
+impl<const D: usize> OwnKernels for ConvProblem<D> {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        let y = program.tensor(&self.output_shape(), program.dtype(x))?;
+        if self.output_shape().contains(&0) {
+            return Ok(y);
+        }
+        let filters = Filters {
+            weight: first(given),
+            bias: given[1],
+        };
+        let x = self.padded(program, x)?;
+        // Absent dimensions have extents of 1; sequences are images of one row.
+        let (geometry, dimensions) = (self.geometry()?, (D as u32).max(2));
+        append_direct(program, [x, y], filters, geometry, dimensions)
     }
-    let x = append_pad(program, x, problem)?;
-    // Sequences are images of one row.
-    let (geometry, dimensions) = (problem.geometry()?, (D as u32).max(2));
-    append_direct(program, [x, y], filters, geometry, dimensions)
+
+    fn has_separate_padding(&self) -> bool {
+        self.pad.is_some()
+    }
+
+    fn padded(&self, program: &mut ProgramBuilder, x: Value) -> Result<Value> {
+        pad::append(program, x, self)
+    }
+
+    fn direct_tile(&self) -> Option<ChannelTile> {
+        Some(self.geometry().ok()?.direct_tile())
+    }
 }
 
 /// Appends a convolution of volumes, or of images as volumes of depth 1. It has outputs and no separate

@@ -18,9 +18,8 @@ use op_spec::Layout;
 pub(crate) use classes::ClassKernels;
 
 use super::conv::{self, Filters};
-use super::fused::{
-    ConvolutionParameters, Preparation, Preparations, depthwise, gemm, implicit_gemm, prepared,
-};
+use super::fused::{ConvolutionParameters, depthwise, gemm, implicit_gemm};
+use super::preparation::{Preparation, Preparations, prepared};
 use crate::device::{DType, Order};
 use crate::error::Result;
 use crate::operators::implicit_gemm::ImplicitGemm;

@@ -1,11 +1,12 @@
 //! Normalisation over groups of channels.
 
 use super::fused::group_norm_scale_pointwise::{self, Tail};
-use super::launching::{Affine, shape_of, single};
+use super::launching::{Affine, OwnKernels, Parameters, shape_of, single};
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::GroupNormSpec;
+use crate::spec::{GroupNormProblem, GroupNormSpec};
+use launch_config::KernelGeometry;
 use launch_config::norm::NormGeometry;
 
 /// `y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`, with mean and (biased) variance over each group
@@ -47,7 +48,7 @@ pub fn group_norm(
 ) -> Result<Tensor> {
     let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
     let parameters = [("weight", weight), ("bias", bias)];
-    single("group_norm", x, problem.into(), &parameters)
+    single("group_norm", x, problem, &parameters)
 }
 
 /// Appends both launches of a norm. Instance norm is a group norm with one group per channel.
@@ -58,4 +59,10 @@ pub(crate) fn append(
     norm: NormGeometry,
 ) -> Result<Value> {
     group_norm_scale_pointwise::append(program, x, affine, norm, Tail::NONE)
+}
+
+impl OwnKernels for GroupNormProblem {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        append(program, x, Affine::of(given), self.geometry()?)
+    }
 }

@@ -1,9 +1,13 @@
 //! Normalisation of each channel of each sample.
 
-use super::launching::{shape_of, single};
+use launch_config::KernelGeometry;
+
+use super::group_norm;
+use super::launching::{Affine, OwnKernels, Parameters, shape_of, single};
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::spec::InstanceNormSpec;
+use crate::program::{ProgramBuilder, Value};
+use crate::spec::{InstanceNormProblem, InstanceNormSpec};
 
 /// `y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`, with mean and (biased) variance over each
 /// channel of each sample. It is computed as a [`group_norm`](crate::ops::group_norm) with one group per
@@ -42,5 +46,11 @@ pub fn instance_norm(
 ) -> Result<Tensor> {
     let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
     let parameters = [("weight", weight), ("bias", bias)];
-    single("instance_norm", x, problem.into(), &parameters)
+    single("instance_norm", x, problem, &parameters)
+}
+
+impl OwnKernels for InstanceNormProblem {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        group_norm::append(program, x, Affine::of(given), self.geometry()?)
+    }
 }

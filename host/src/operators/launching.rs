@@ -3,9 +3,9 @@
 use cuda_std::{Family, KernelArgs, Label};
 
 use launch_config::AffineType;
+use launch_config::conv::ChannelTile;
 use op_spec::Layout;
 
-use super::Operator;
 use crate::cpu;
 use crate::device::{DType, LaunchShape, Tensor};
 use crate::error::Result;
@@ -30,34 +30,74 @@ pub(super) unsafe fn compute<A: KernelArgs>(
     Ok(y)
 }
 
+/// The values of a layer's parameters in PyTorch's order, or its residual.
+pub(crate) type Parameters = [Option<Value>; MAX_PARAMETERS];
+
+/// The problem of an operator with kernels of its own.
+pub(crate) trait OwnKernels {
+    /// Appends the launches to a program. `x` and the parameters have the problem's shapes.
+    ///
+    /// # Errors
+    /// Extents that no kernel can index; more blocks than a launch takes.
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value>;
+
+    /// Whether a separate launch pads the input of a convolution.
+    fn has_separate_padding(&self) -> bool {
+        false
+    }
+
+    /// Appends the launch that pads `x`, `(n, c, *)`, if there is one.
+    fn padded(&self, _: &mut ProgramBuilder, x: Value) -> Result<Value> {
+        Ok(x)
+    }
+
+    /// The tile of a direct convolution.
+    fn direct_tile(&self) -> Option<ChannelTile> {
+        None
+    }
+}
+
+/// The first parameter of an operator that is not optional.
+pub(super) fn first(parameters: Parameters) -> Value {
+    parameters[0].expect("the problem was made with the first parameter")
+}
+
 /// Runs a single operator with its parameters (named for errors) in PyTorch's order. `problem` belongs to `x`
 /// and the parameters. Refuses parameters on another device than `x`, or of another element type.
-///
-/// # Panics
-/// If no kernels compute the operator by itself: a bug of a function of [`ops`](crate::ops).
 pub(crate) fn single(
     operator: &'static str,
     x: &Tensor,
-    problem: LayerProblem,
+    problem: impl OwnKernels + Into<LayerProblem>,
+    parameters: &[(&'static str, Option<&Tensor>)],
+) -> Result<Tensor> {
+    if x.device().is_cpu() {
+        return on_cpu(operator, x, &problem.into(), parameters);
+    }
+    let parameters = checked(operator, x, parameters)?;
+    let mut program = ProgramBuilder::new(x.device());
+    let input = program.input(x.shape(), x.dtype(), &x.order()?)?;
+    let values = parameters.each_ref();
+    let values = values.map(|tensor| program.optional_parameter(tensor.as_ref()));
+    let output = problem.append(&mut program, input, values)?;
+    let program = program.finish(&[output]);
+    Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))
+}
+
+/// Runs an operator on the CPU, as [`single`].
+pub(crate) fn on_cpu(
+    operator: &'static str,
+    x: &Tensor,
+    problem: &LayerProblem,
     parameters: &[(&'static str, Option<&Tensor>)],
 ) -> Result<Tensor> {
     let parameters = checked(operator, x, parameters)?;
-    let order = x.order()?;
-    if x.device().is_cpu() {
-        let parameters = parameters.each_ref().map(Option::as_ref);
-        let values = all(parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose()))?;
-        let values = values.each_ref().map(Option::as_ref);
-        let y = cpu::operator(&problem, values, x.host_f32()?.view())?;
-        return Tensor::from_cpu(x.stream(), y, x.dtype(), Layout::Nchw);
-    }
-    let mut program = ProgramBuilder::new(x.device());
-    let input = program.input(x.shape(), x.dtype(), &order)?;
-    let values = parameters.each_ref();
-    let values = values.map(|tensor| program.optional_parameter(tensor.as_ref()));
-    let kernels = Operator::of(&problem).expect("the operator has kernels of its own");
-    let output = kernels.append(&mut program, input, values)?;
-    let program = program.finish(&[output]);
-    Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))
+    // Refuses the strides that other devices refuse.
+    x.order()?;
+    let parameters = parameters.each_ref().map(Option::as_ref);
+    let values = all(parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose()))?;
+    let values = values.each_ref().map(Option::as_ref);
+    let y = cpu::operator(problem, values, x.host_f32()?.view())?;
+    Tensor::from_cpu(x.stream(), y, x.dtype(), Layout::Nchw)
 }
 
 /// Returns the parameters of an operator, dense and on the stream of `x`. Refuses parameters on another
@@ -114,6 +154,11 @@ pub(crate) struct Affine {
 }
 
 impl Affine {
+    /// The first two parameters of an operator.
+    pub(super) const fn of([weight, bias, ..]: Parameters) -> Self {
+        Self { weight, bias }
+    }
+
     /// The element type of weight and bias in a norm of `x`.
     pub(crate) fn element_type(self, program: &ProgramBuilder, x: Value) -> AffineType {
         let stored = self.weight.or(self.bias);

@@ -5,7 +5,9 @@ use launch_config::KernelGeometry;
 use launch_config::layer_norm::LayerNormGeometry;
 
 use super::group_norm;
-use super::launching::{Affine, compute, shape_of, single, with_or_without_batch};
+use super::launching::{
+    Affine, OwnKernels, Parameters, compute, shape_of, single, with_or_without_batch,
+};
 use super::norm_statistics::{self, NormInput};
 use super::softmax::Operands;
 use crate::device::Tensor;
@@ -56,7 +58,7 @@ pub fn layer_norm(
     with_or_without_batch(x, normalized_shape.len() + 1, |x| {
         let problem = spec.problem(x.shape(), normalized_shape, of_weight, of_bias)?;
         let parameters = [("weight", weight), ("bias", bias)];
-        single("layer_norm", x, problem.into(), &parameters)
+        single("layer_norm", x, problem, &parameters)
     })
 }
 
@@ -106,4 +108,10 @@ pub(crate) fn append(
     // SAFETY: `x` and `y` have `norm.elements()` elements; the partial results are those of `x`; weight and
     // bias, if present, have the elements of a row.
     unsafe { compute(program, &LAYER_NORM_APPLY, &label, shape, y, arguments) }
+}
+
+impl OwnKernels for LayerNormProblem {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        append(program, x, Affine::of(given), self)
+    }
 }

@@ -33,6 +33,6 @@ use crate::spec::MaxPool2dSpec;
 /// [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html).
 pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
     with_or_without_batch(x, 4, |x| {
-        single("max_pool2d", x, spec.problem(x.shape())?.into(), &[])
+        single("max_pool2d", x, spec.problem(x.shape())?, &[])
     })
 }

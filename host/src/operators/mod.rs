@@ -3,6 +3,7 @@
 
 pub(crate) mod arithmetic;
 pub(crate) mod batch_norm;
+pub(crate) mod batch_norm_parameters;
 pub(crate) mod conv;
 pub(crate) mod conv_transpose;
 pub(crate) mod fused;
@@ -14,23 +15,25 @@ pub(crate) mod layer_norm;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm_statistics;
 pub(crate) mod one_launch;
+mod own_kernels;
 pub(crate) mod pad;
 pub(crate) mod pointwise;
 pub(crate) mod pointwise_steps;
 pub(crate) mod pool;
 pub(crate) mod precision;
 pub(crate) mod prelu;
+mod preparation;
 pub(crate) mod reduction;
 pub(crate) mod rows;
 pub(crate) mod scale;
 pub(crate) mod shuffle;
-mod single;
 pub(crate) mod softmax;
 pub(crate) mod upsample;
 
-#[cfg(test)]
-pub(crate) use fused::Preparation;
-pub(crate) use fused::{ConvolutionParameters, Convolved, Preparations, Prepared, implicit_gemm};
-pub(crate) use launching::Affine;
+pub(crate) use fused::{ConvolutionParameters, Convolved, implicit_gemm};
+pub(crate) use launching::{Affine, OwnKernels};
+pub(crate) use own_kernels::{append_layer, own_kernels};
 pub(crate) use precision::{FusedOptions, Precision};
-pub(crate) use single::Operator;
+#[cfg(test)]
+pub(crate) use preparation::Preparation;
+pub(crate) use preparation::{Preparations, Prepared};

@@ -5,11 +5,10 @@
 use kernels_gpu::pointwise::{POINTWISE, POINTWISE_KEPT, POINTWISE_RESIDUAL};
 use launch_config::pointwise::Step;
 
-use super::launching::{compute, single};
+use super::launching::{OwnKernels, Parameters, compute, single};
 use super::pointwise_steps::push;
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::graph::LayerProblem;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ArithmeticOp, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, shape};
@@ -223,8 +222,7 @@ pointwise! {
 
 /// Runs any pointwise function.
 pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
-    let problem = LayerProblem::Pointwise(function.problem(x.shape())?);
-    single(function.operator(), x, problem, &[])
+    single(function.operator(), x, function.problem(x.shape())?, &[])
 }
 
 /// A step of a list: a function, or an operation with a residual. `R` is the residual's handle.
@@ -333,4 +331,10 @@ pub(crate) fn append(
         steps = rest;
     }
     Ok(value)
+}
+
+impl OwnKernels for PointwiseProblem {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, _: Parameters) -> Result<Value> {
+        append(program, x, &[ListStep::Function(*self)])
+    }
 }

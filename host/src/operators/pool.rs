@@ -3,8 +3,7 @@
 
 use std::ffi::c_void;
 
-use super::Operator;
-use super::launching::{compute, single};
+use super::launching::{OwnKernels, Parameters, compute, single};
 use super::reduction::Steps;
 use cuda_std::Family;
 use kernels_gpu::max_pool2d::MAX_POOL2D;
@@ -22,7 +21,10 @@ use op_spec::Layout;
 use crate::device::{DType, Order, Tensor};
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec, PoolProblem};
+use crate::spec::{
+    AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, AvgPoolProblem, AvgPoolSpec, MaxPool2dProblem,
+    MaxPool3dProblem, MaxPool3dSpec, PoolProblem,
+};
 
 /// `y[n, c, z, p, q]` is the largest of `x[n, c, d, h, w]` over the window of `(z, p, q)`.
 ///
@@ -52,7 +54,7 @@ use crate::spec::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 /// [`torch.nn.functional.max_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool3d.html),
 /// without indices.
 pub fn max_pool3d(x: &Tensor, spec: &MaxPool3dSpec) -> Result<Tensor> {
-    single("max_pool3d", x, spec.problem(x.shape())?.into(), &[])
+    single("max_pool3d", x, spec.problem(x.shape())?, &[])
 }
 
 /// `y[n, c, p, q]` is the sum of `x[n, c, h, w]` over the window of `(p, q)`, divided by the number of its
@@ -85,7 +87,7 @@ pub fn max_pool3d(x: &Tensor, spec: &MaxPool3dSpec) -> Result<Tensor> {
 /// As
 /// [`torch.nn.functional.avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html).
 pub fn avg_pool2d(x: &Tensor, spec: &AvgPoolSpec<2>) -> Result<Tensor> {
-    single("avg_pool2d", x, spec.problem(x.shape())?.into(), &[])
+    single("avg_pool2d", x, spec.problem(x.shape())?, &[])
 }
 
 /// `y[n, c, z, p, q]` is the sum of `x[n, c, d, h, w]` over the window of `(z, p, q)`, divided by the number
@@ -113,7 +115,7 @@ pub fn avg_pool2d(x: &Tensor, spec: &AvgPoolSpec<2>) -> Result<Tensor> {
 /// As
 /// [`torch.nn.functional.avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool3d.html).
 pub fn avg_pool3d(x: &Tensor, spec: &AvgPoolSpec<3>) -> Result<Tensor> {
-    single("avg_pool3d", x, spec.problem(x.shape())?.into(), &[])
+    single("avg_pool3d", x, spec.problem(x.shape())?, &[])
 }
 
 /// `y[n, c, p, q]` is the average of a window of `x[n, c, h, w]`. If `output_size` is 1, the window is the
@@ -147,12 +149,7 @@ pub fn avg_pool3d(x: &Tensor, spec: &AvgPoolSpec<3>) -> Result<Tensor> {
 /// As
 /// [`torch.nn.functional.adaptive_avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html).
 pub fn adaptive_avg_pool2d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<2>) -> Result<Tensor> {
-    single(
-        "adaptive_avg_pool2d",
-        x,
-        spec.problem(x.shape())?.into(),
-        &[],
-    )
+    single("adaptive_avg_pool2d", x, spec.problem(x.shape())?, &[])
 }
 
 /// `y[n, c, z, p, q]` is the average of a window of `x[n, c, d, h, w]`. If `output_size` is 1, the window is
@@ -180,12 +177,7 @@ pub fn adaptive_avg_pool2d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<2>) -> Result<
 /// As
 /// [`torch.nn.functional.adaptive_avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool3d.html).
 pub fn adaptive_avg_pool3d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<3>) -> Result<Tensor> {
-    single(
-        "adaptive_avg_pool3d",
-        x,
-        spec.problem(x.shape())?.into(),
-        &[],
-    )
+    single("adaptive_avg_pool3d", x, spec.problem(x.shape())?, &[])
 }
 
 /// The kernels of a pool.
@@ -263,47 +255,62 @@ fn tiles_family(of: &OverlappingGeometry) -> &'static Family<TilesArguments> {
     }
 }
 
-/// Appends a pool to a program.
-pub(crate) fn append(
-    program: &mut ProgramBuilder,
-    x: Value,
-    problem: &PoolProblem,
-) -> Result<Value> {
-    let (output, dtype) = (problem.output_shape(), program.dtype(x));
-    match Kernels::of(problem, dtype)? {
-        Kernels::Planes(steps) => steps.append(program, x, &output),
-        Kernels::Overlapping(of) => {
-            let y = program.tensor(&output, dtype)?;
-            // SAFETY: `x` and `y` have the problem's input and output shapes.
-            unsafe { of.append(program, [x, y]) }
-        }
-        Kernels::Images(images) => {
-            let y = program.tensor(&output, dtype)?;
-            let (label, shape) = ([dtype.label()], images.shape());
-            // SAFETY: `x` and `y` have the problem's input and output shapes.
-            unsafe { compute(program, &MAX_POOL2D, &label, shape, y, (x, y, images)) }
-        }
-        Kernels::Windows(windows) => {
-            let y = program.tensor(&output, dtype)?;
-            let (label, shape) = ([dtype.label()], windows.shape());
-            // SAFETY: `x` and `y` have the problem's input and output shapes.
-            unsafe { compute(program, &POOL, &label, shape, y, (x, y, windows)) }
+impl OwnKernels for PoolProblem {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, _: Parameters) -> Result<Value> {
+        let (output, dtype) = (self.output_shape(), program.dtype(x));
+        match Kernels::of(self, dtype)? {
+            Kernels::Planes(steps) => steps.append(program, x, &output),
+            Kernels::Overlapping(of) => {
+                let y = program.tensor(&output, dtype)?;
+                // SAFETY: `x` and `y` have the problem's input and output shapes.
+                unsafe { of.append(program, [x, y]) }
+            }
+            Kernels::Images(images) => {
+                let y = program.tensor(&output, dtype)?;
+                let (label, shape) = ([dtype.label()], images.shape());
+                // SAFETY: `x` and `y` have the problem's input and output shapes.
+                unsafe { compute(program, &MAX_POOL2D, &label, shape, y, (x, y, images)) }
+            }
+            Kernels::Windows(windows) => {
+                let y = program.tensor(&output, dtype)?;
+                let (label, shape) = ([dtype.label()], windows.shape());
+                // SAFETY: `x` and `y` have the problem's input and output shapes.
+                unsafe { compute(program, &POOL, &label, shape, y, (x, y, windows)) }
+            }
         }
     }
 }
 
+macro_rules! as_pools {
+    ($($Problem:ty),+) => {$(
+        impl OwnKernels for $Problem {
+            fn append(&self, program: &mut ProgramBuilder, x: Value, of: Parameters) -> Result<Value> {
+                self.pool.append(program, x, of)
+            }
+        }
+    )+};
+}
+
+as_pools!(
+    MaxPool2dProblem,
+    MaxPool3dProblem,
+    AvgPoolProblem<2>,
+    AvgPoolProblem<3>,
+    AdaptiveAvgPoolProblem<2>,
+    AdaptiveAvgPoolProblem<3>
+);
+
 /// Returns the windows of a channels-last pool, if there is a kernel for them. Averages of whole planes are
 /// excluded, because their kernels add in another order.
-pub(crate) fn nhwc_windows(operator: &Operator) -> Option<NhwcWindowGeometry> {
-    let (windows, channels) = match operator {
-        Operator::Pool(pool) if pool.is_max_of_images() => {
-            let images = PoolGeometry::of(pool).ok()?;
-            (WindowGeometry::of_images(&images), pool.c)
-        }
-        Operator::Pool(pool) if pool.of_whole_planes().is_none() => (pool.geometry().ok()?, pool.c),
-        _ => return None,
+pub(crate) fn nhwc_windows(pool: &PoolProblem) -> Option<NhwcWindowGeometry> {
+    let windows = if pool.is_max_of_images() {
+        WindowGeometry::of_images(&PoolGeometry::of(pool).ok()?)
+    } else if pool.of_whole_planes().is_none() {
+        pool.geometry().ok()?
+    } else {
+        return None;
     };
-    NhwcWindowGeometry::new(&windows, u32::try_from(channels).ok()?).ok()
+    NhwcWindowGeometry::new(&windows, u32::try_from(pool.c).ok()?).ok()
 }
 
 /// Input, output and geometry.

@@ -1,14 +1,14 @@
 //! `prelu`: a rectifier with a learned slope.
 
-use super::launching::{compute, single};
-use kernels_gpu::scale::SCALE;
 use launch_config::KernelGeometry;
+
+use super::launching::{OwnKernels, Parameters, first, single};
+use super::scale;
 
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{PreluProblem, PreluSpec};
-use launch_config::elementwise;
 
 /// `y[n, c, ..] = x[n, c, ..]` if it is above 0, else `y[n, c, ..] = x[n, c, ..] * weight[c]`.
 ///
@@ -43,19 +43,11 @@ use launch_config::elementwise;
 /// [`torch.nn.functional.prelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html).
 pub fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let problem = PreluSpec::default().problem(x.shape(), weight.shape())?;
-    single("prelu", x, problem.into(), &[("weight", Some(weight))])
+    single("prelu", x, problem, &[("weight", Some(weight))])
 }
 
-/// Appends the operator to a program, as a scale of all values that are not above 0.
-pub(crate) fn append(
-    program: &mut ProgramBuilder,
-    x: Value,
-    weight: Value,
-    problem: &PreluProblem,
-) -> Result<Value> {
-    let (geometry, y) = (problem.geometry()?, program.tensor_like(x)?);
-    let (label, shape) = (program.label(x), elementwise::shape(geometry.elements));
-    let arguments = (x, weight, y, geometry, 0.0);
-    // SAFETY: `x` and `y` have `geometry.elements` elements, `weight` one per channel of the geometry.
-    unsafe { compute(program, &SCALE, &label, shape, y, arguments) }
+impl OwnKernels for PreluProblem {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        scale::append_below(program, x, first(given), self.geometry()?, 0.0)
+    }
 }

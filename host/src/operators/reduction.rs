@@ -12,9 +12,9 @@ use launch_config::ElementType;
 use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::reduction_nhwc::{PixelOperation, ReductionNhwcGeometry};
 use launch_config::row_reduction::RowGeometry;
+use op_spec::graph::Reduction;
 
-use super::Operator;
-use super::launching::{compute, single};
+use super::launching::{OwnKernels, Parameters, compute, single};
 use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
@@ -55,7 +55,7 @@ use crate::spec::{Pass, ReductionOp, ReductionProblem, ReductionSpec};
 /// [`torch.amax`](https://docs.pytorch.org/docs/stable/generated/torch.amax.html).
 pub fn reduction(x: &Tensor, spec: &ReductionSpec) -> Result<Tensor> {
     let problem = spec.problem(x.shape())?;
-    single(spec.operation.name(), x, problem.into(), &[])
+    single(spec.operation.name(), x, problem, &[])
 }
 
 /// One launch of a reduction.
@@ -145,17 +145,13 @@ impl Steps {
     /// Returns the steps of an operator that reduces all pixels of each channel of a channels-last tensor, if
     /// there are kernels.
     pub(crate) fn of_channels_last(
-        operator: &Operator,
+        reduction: &Reduction,
         input: &[usize],
         dtype: DType,
     ) -> Option<Self> {
-        let (operation, divisor) = match operator {
-            Operator::Reduction(of) if of.axes().eq(2..input.len()) => {
-                (of.operation, of.count as f64)
-            }
-            Operator::Pool(pool) | Operator::AdaptivePool(pool) => {
-                (ReductionOp::Mean, pool.of_whole_planes()?)
-            }
+        let (operation, divisor) = match reduction {
+            Reduction::Axes(of) if of.axes().eq(2..input.len()) => (of.operation, of.count as f64),
+            Reduction::Pool(pool) => (ReductionOp::Mean, pool.of_whole_planes()?),
             _ => return None,
         };
         Self::of_pixels(input, operation, divisor as f32, dtype)
@@ -253,14 +249,11 @@ fn push_rows(steps: &mut Vec<Step>, rows: u64, elements: u64) {
     }
 }
 
-/// Appends the operator to a program.
-pub(crate) fn append(
-    program: &mut ProgramBuilder,
-    x: Value,
-    problem: &ReductionProblem,
-) -> Result<Value> {
-    let output = problem.output_shape(program.shape(x));
-    Steps::of(problem, program.dtype(x))?.append(program, x, &output)
+impl OwnKernels for ReductionProblem {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, _: Parameters) -> Result<Value> {
+        let output = self.output_shape(program.shape(x));
+        Steps::of(self, program.dtype(x))?.append(program, x, &output)
+    }
 }
 
 /// The kernels' label of an operation: its name.

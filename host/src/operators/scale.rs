@@ -1,6 +1,6 @@
 //! Multiplication by one factor per channel.
 
-use super::launching::{compute, single};
+use super::launching::{OwnKernels, Parameters, compute, first, single};
 use kernels_gpu::scale::SCALE;
 use launch_config::KernelGeometry;
 
@@ -8,7 +8,7 @@ use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ScaleProblem, ScaleSpec};
-use launch_config::elementwise;
+use launch_config::elementwise::{self, ChannelGeometry};
 
 /// `y[n, c, ..] = x[n, c, ..] * scale[c]`.
 ///
@@ -36,7 +36,7 @@ use launch_config::elementwise;
 /// ```
 pub fn scale(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let problem = ScaleSpec::default().problem(x.shape(), scale.shape())?;
-    single("scale", x, problem.into(), &[("scale", Some(scale))])
+    single("scale", x, problem, &[("scale", Some(scale))])
 }
 
 /// Appends the operator to a program.
@@ -46,9 +46,26 @@ pub(crate) fn append(
     scale: Value,
     problem: &ScaleProblem,
 ) -> Result<Value> {
-    let (geometry, y) = (problem.geometry()?, program.tensor_like(x)?);
+    append_below(program, x, scale, problem.geometry()?, f32::INFINITY)
+}
+
+/// Appends a multiplication of the values that are not above `limit`.
+pub(super) fn append_below(
+    program: &mut ProgramBuilder,
+    x: Value,
+    scale: Value,
+    geometry: ChannelGeometry,
+    limit: f32,
+) -> Result<Value> {
+    let y = program.tensor_like(x)?;
     let (label, shape) = (program.label(x), elementwise::shape(geometry.elements));
-    let arguments = (x, scale, y, geometry, f32::INFINITY);
+    let arguments = (x, scale, y, geometry, limit);
     // SAFETY: `x` and `y` have `geometry.elements` elements, `scale` one per channel.
     unsafe { compute(program, &SCALE, &label, shape, y, arguments) }
+}
+
+impl OwnKernels for ScaleProblem {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        append(program, x, first(given), self)
+    }
 }

@@ -4,12 +4,12 @@ use kernels_gpu::softmax::SOFTMAX;
 use launch_config::pointwise::OperandList;
 use launch_config::softmax::SoftmaxGeometry;
 
-use super::batch_norm::Folded;
-use super::launching::{compute, single};
+use super::batch_norm_parameters::Folded;
+use super::launching::{OwnKernels, Parameters, compute, single};
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::{LogSoftmaxSpec, SoftmaxSpec};
+use crate::spec::{LogSoftmaxProblem, LogSoftmaxSpec, SoftmaxProblem, SoftmaxSpec};
 
 /// `y = e^x / sum(e^x)`, with the sum over `dim`. Several neighbouring axes count as one.
 ///
@@ -40,7 +40,7 @@ use crate::spec::{LogSoftmaxSpec, SoftmaxSpec};
 /// [`torch.nn.functional.softmax`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmax.html).
 pub fn softmax(x: &Tensor, spec: &SoftmaxSpec) -> Result<Tensor> {
     let problem = spec.problem(x.shape())?;
-    single("softmax", x, problem.into(), &[])
+    single("softmax", x, problem, &[])
 }
 
 /// `y = x - ln(sum(e^x))` with the sum over `dim`: the logarithm of [`softmax`], even where the softmax is 0
@@ -68,7 +68,7 @@ pub fn softmax(x: &Tensor, spec: &SoftmaxSpec) -> Result<Tensor> {
 /// [`torch.nn.functional.log_softmax`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.log_softmax.html).
 pub fn log_softmax(x: &Tensor, spec: &LogSoftmaxSpec) -> Result<Tensor> {
     let problem = spec.problem(x.shape())?;
-    single("log_softmax", x, problem.into(), &[])
+    single("log_softmax", x, problem, &[])
 }
 
 /// A list with its operands.
@@ -110,4 +110,17 @@ pub(crate) fn append(
     // SAFETY: `x`, `y` and the residual have the elements of the geometry; the list's gain and shift have a
     // value for each channel.
     unsafe { compute(program, &SOFTMAX, &label, shape, y, arguments) }
+}
+
+impl OwnKernels for SoftmaxProblem {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, _: Parameters) -> Result<Value> {
+        let geometry = SoftmaxGeometry::of(self, false)?;
+        append(program, x, geometry, Operands::NONE)
+    }
+}
+
+impl OwnKernels for LogSoftmaxProblem {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, given: Parameters) -> Result<Value> {
+        self.softmax.append(program, x, given)
+    }
 }

@@ -5,7 +5,7 @@ use launch_config::KernelGeometry;
 use launch_config::upsample::UpsampleGeometry;
 use op_spec::Layout;
 
-use super::launching::{compute, single};
+use super::launching::{OwnKernels, Parameters, compute, single};
 use crate::device::{Order, Tensor};
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
@@ -42,20 +42,17 @@ use crate::spec::{UpsampleProblem, UpsampleSpec};
 /// As
 /// [`torch.nn.functional.interpolate`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.interpolate.html).
 pub fn upsample(x: &Tensor, spec: &UpsampleSpec) -> Result<Tensor> {
-    single("upsample", x, spec.problem(x.shape())?.into(), &[])
+    single("upsample", x, spec.problem(x.shape())?, &[])
 }
 
-/// Appends the operator to a program.
-pub(crate) fn append(
-    program: &mut ProgramBuilder,
-    x: Value,
-    problem: &UpsampleProblem,
-) -> Result<Value> {
-    let geometry = problem.geometry()?;
-    let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
-    let (label, shape) = (program.label(x), geometry.shape());
-    // SAFETY: `x` and `y` have the problem's input and output shapes.
-    unsafe { compute(program, &UPSAMPLE, &label, shape, y, (x, y, geometry)) }
+impl OwnKernels for UpsampleProblem {
+    fn append(&self, program: &mut ProgramBuilder, x: Value, _: Parameters) -> Result<Value> {
+        let geometry = self.geometry()?;
+        let y = program.tensor(&self.output_shape(), program.dtype(x))?;
+        let (label, shape) = (program.label(x), geometry.shape());
+        // SAFETY: `x` and `y` have the problem's input and output shapes.
+        unsafe { compute(program, &UPSAMPLE, &label, shape, y, (x, y, geometry)) }
+    }
 }
 
 /// Appends the operator of `x`, which is dense NHWC, to a dense NHWC output of the shape `output`.

@@ -17,21 +17,6 @@ use crate::paths::shell;
 /// second, and the reason.
 const ACCEPTED: &[[&str; 3]] = &[
     [
-        "crates/op-spec/src/graph/",
-        "crates/op-spec/src/",
-        "`Layer` is one of all operators, and each operator says how it is a `Layer`",
-    ],
-    [
-        "host/src/operators/single.rs",
-        "host/src/operators/",
-        "a function of one operator runs it through the enumeration of all operators",
-    ],
-    [
-        "host/src/operators/batch_norm.rs",
-        "host/src/operators/fused/",
-        "a batch norm runs as the end of fused kernels, which take folded batch norms",
-    ],
-    [
         "kernels-gpu/src/fused/implicit_gemm/sm90/tile_epilogue.rs",
         "kernels-gpu/src/fused/implicit_gemm/sm90/results.rs",
         "an epilogue is a parameter of the results that it gets",

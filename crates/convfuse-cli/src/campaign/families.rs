@@ -100,12 +100,12 @@ impl Family {
 
 /// All families. In a campaign of all families, case `n` belongs to family `n` modulo their number.
 pub const FAMILIES: &[Family] = &[
-    Family::new("conv1d", conv1d),
-    Family::new("conv2d", conv2d),
-    Family::new("conv3d", conv3d),
-    Family::new("conv_transpose1d", conv_transpose1d),
-    Family::new("conv_transpose2d", conv_transpose2d),
-    Family::new("conv_transpose3d", conv_transpose3d),
+    Family::new("conv1d", |c| convolution(c, [6], 80)),
+    Family::new("conv2d", |c| convolution(c, [5, 5], 24)),
+    Family::new("conv3d", |c| convolution(c, [3, 4, 4], 11)),
+    Family::new("conv_transpose1d", |c| up(c, [9], 60)),
+    Family::new("conv_transpose2d", |c| up(c, [5, 6], 16)),
+    Family::new("conv_transpose3d", |c| up(c, [3, 4, 4], 6)),
     Family::new("linear", linear),
     Family::new("flatten", flatten),
     Family::new("reshape", reshape),
@@ -193,8 +193,12 @@ fn shape(
 }
 
 fn one(layer: Layer, input: Vec<usize>) -> Plan {
+    several(vec![layer], input)
+}
+
+fn several(layers: Vec<Layer>, input: Vec<usize>) -> Plan {
     Plan {
-        layers: vec![layer],
+        layers,
         input,
         graph: None,
     }
@@ -202,36 +206,21 @@ fn one(layer: Layer, input: Vec<usize>) -> Plan {
 
 fn of_graph(chain: Result<Chain, GraphError>, input: &[usize]) -> Plan {
     let layers = chain.map_or_else(|_| Vec::new(), |chain| chain.layers().to_vec());
-    Plan {
-        layers,
-        input: input.to_vec(),
-        graph: None,
-    }
+    several(layers, input.to_vec())
 }
 
-/// Draws a grouped convolution, and its number of input channels.
-fn any_conv<const D: usize>(c: &mut Choices, most: [usize; D]) -> (ConvLayer<D>, usize) {
+/// Draws a grouped convolution. `most` are the largest extents of its filter, and `extent` of its input.
+fn convolution<const D: usize>(c: &mut Choices, most: [usize; D], extent: usize) -> Plan
+where
+    ConvLayer<D>: Into<Layer>,
+{
     let (groups, of_group, filters) = (c.size(1, 3), c.size(1, 6), c.size(1, 9));
     // This order of drawing keeps the cases of earlier campaigns.
     let (attributes, bias) = (conv_attributes(c, groups), !c.once_in(3));
     let kernel_size = most.map(|most| c.within(1, most));
     let conv = ConvLayer::new("conv", groups * filters, kernel_size);
-    (conv.attributes(attributes).bias(bias), groups * of_group)
-}
-
-fn conv1d(c: &mut Choices) -> Plan {
-    let (conv, channels) = any_conv(c, [6]);
-    one(Layer::from(conv), shape(c, channels, 1, 1, 80))
-}
-
-fn conv2d(c: &mut Choices) -> Plan {
-    let (conv, channels) = any_conv(c, [5, 5]);
-    one(Layer::from(conv), shape(c, channels, 2, 1, 24))
-}
-
-fn conv3d(c: &mut Choices) -> Plan {
-    let (conv, channels) = any_conv(c, [3, 4, 4]);
-    one(Layer::from(conv), shape(c, channels, 3, 1, 11))
+    let conv = conv.attributes(attributes).bias(bias);
+    one(conv.into(), shape(c, groups * of_group, D, 1, extent))
 }
 
 /// Draws a grouped transposed convolution, and its number of input channels.
@@ -247,19 +236,13 @@ fn any_transposed<const D: usize>(
     (conv, groups * of_group)
 }
 
-fn conv_transpose1d(c: &mut Choices) -> Plan {
-    let (conv, channels) = any_transposed(c, [9]);
-    one(Layer::from(conv), shape(c, channels, 1, 1, 60))
-}
-
-fn conv_transpose2d(c: &mut Choices) -> Plan {
-    let (conv, channels) = any_transposed(c, [5, 6]);
-    one(Layer::from(conv), shape(c, channels, 2, 1, 16))
-}
-
-fn conv_transpose3d(c: &mut Choices) -> Plan {
-    let (conv, channels) = any_transposed(c, [3, 4, 4]);
-    one(Layer::from(conv), shape(c, channels, 3, 1, 6))
+/// Draws a transposed convolution, as [`convolution`].
+fn up<const D: usize>(c: &mut Choices, most: [usize; D], extent: usize) -> Plan
+where
+    ConvTransposeLayer<D>: Into<Layer>,
+{
+    let (conv, channels) = any_transposed(c, most);
+    one(conv.into(), shape(c, channels, D, 1, extent))
 }
 
 /// Draws the shape of any tensor with channels: few long planes, or many short ones.

@@ -292,21 +292,15 @@ impl<'a> InputsOf<'a> {
                 // Transposed convolutions interleave phases only in NCHW; norms and reductions have kernels
                 // for each layout.
                 let has_own_kernels = case.graph.layers().iter().any(|layer| {
-                    use Layer::{
-                        AdaptiveAvgPool2d, AdaptiveAvgPool3d, ConvTranspose1d, ConvTranspose2d,
-                        ConvTranspose3d, GroupNorm, InstanceNorm, Reduction,
-                    };
-                    matches!(
+                    let is_reduction = matches!(
                         layer,
-                        AdaptiveAvgPool2d(_)
-                            | AdaptiveAvgPool3d(_)
-                            | Reduction(_)
-                            | ConvTranspose1d(_)
-                            | ConvTranspose2d(_)
-                            | ConvTranspose3d(_)
-                            | GroupNorm(_)
-                            | InstanceNorm(_)
-                    )
+                        Layer::AdaptiveAvgPool2d(_)
+                            | Layer::AdaptiveAvgPool3d(_)
+                            | Layer::Reduction(_)
+                            | Layer::GroupNorm(_)
+                            | Layer::InstanceNorm(_)
+                    );
+                    is_reduction || layer.is_transposed_convolution()
                 });
                 x.dtype() != DType::F32 && layout.is_channels_last()
                     || has_own_kernels && x.strides()[1] == 1

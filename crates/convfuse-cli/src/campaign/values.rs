@@ -44,8 +44,9 @@ pub(super) fn draw(c: &mut Choices, case: &mut Case, dtype: DType) {
             let channels = channels(case);
             each(&mut case.x, channels, |index| power(exponent(index)));
             // Weights that compensate the magnitudes of the channels, for a convolution in one group.
-            if let [Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_), ..] =
-                case.graph.layers()
+            let first = &case.graph.layers()[0];
+            if first.is_convolution()
+                && !matches!(first, Layer::Linear(_))
                 && case.parameters[0].shape()[1] == case.x.shape()[channels]
                 && !c.once_in(3)
             {

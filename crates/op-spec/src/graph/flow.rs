@@ -4,17 +4,8 @@ use alloc::vec::Vec;
 
 use super::Operand;
 use super::error::GraphError;
-use super::layer::Layer;
+use super::layer::{Flow, Layer};
 use crate::{Quantity, SpecError};
-
-/// The channels and dimensions of a layer's input, as far as they do not depend on the graph's input.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Flow {
-    /// Number of channels; `None` behind a reduction over them.
-    pub(crate) channels: Option<usize>,
-    /// Number of dimensions behind the first two, if some layer has a fixed number of them.
-    pub(crate) dimensions: Option<usize>,
-}
 
 /// Returns the first input's number of dimensions behind batch and channels. It follows from the first layer
 /// that takes a fixed number of dimensions and whose distance in rank from the first input is known.

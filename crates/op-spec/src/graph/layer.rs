@@ -1,139 +1,68 @@
 //! Layers: PyTorch's modules with their attributes, and the properties that a graph needs of them.
 //!
-//! Each operator's file implements the trait [`GraphLayer`] for its layer. This file lists the operators;
-//! names, problems, parameters and files of a graph follow from the list.
+//! Each operator has a module that implements the trait [`GraphLayer`] for its layer. This file lists the
+//! operators; names, problems, parameters and files of a graph follow from the list.
 
-use alloc::string::String;
+mod arithmetic;
+mod batch_norm;
+mod by_itself;
+mod cat;
+mod conv;
+mod conv_transpose;
+mod flatten;
+mod gate;
+mod graph_layer;
+mod group_norm;
+mod instance_norm;
+mod layer_norm;
+mod linear;
+mod max_pool2d;
+mod narrow;
+mod pad;
+mod pointwise;
+mod pool;
+mod prelu;
+mod reduction;
+mod reshape;
+mod scale;
+mod shuffle;
+mod softmax;
+mod upsample;
+
+use alloc::format;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use serde::Serialize;
-use serde::de::MapAccess;
+use serde::de::{Error, MapAccess};
 
 use super::ChannelAffine;
-use super::file::unknown;
 use super::naming::Naming;
-use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, ArithmeticOp, ArithmeticProblem, AvgPoolProblem,
-    AvgPoolSpec, BatchNormProblem, CatProblem, ConvProblem, ConvTransposeProblem, FlattenProblem,
-    FlattenSpec, GateProblem, GroupNormProblem, InstanceNormProblem, LayerNormProblem,
-    LogSoftmaxProblem, LogSoftmaxSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
-    MaxPool3dSpec, NarrowProblem, NarrowSpec, PadProblem, PadSpec, PointwiseProblem, PointwiseSpec,
-    PoolProblem, PreluProblem, ReductionOp, ReductionProblem, ReductionSpec, ReshapeProblem,
-    ScaleProblem, ShuffleProblem, ShuffleSpec, SoftmaxProblem, SoftmaxSpec, SpecError,
-    UpsampleProblem, UpsampleSpec,
+    AvgPoolSpec, BatchNormProblem, ConvProblem, ConvTransposeProblem, FlattenProblem, FlattenSpec,
+    GroupNormProblem, InstanceNormProblem, LayerNormProblem, LogSoftmaxProblem, LogSoftmaxSpec,
+    MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, NarrowProblem, NarrowSpec,
+    PadProblem, PadSpec, PointwiseProblem, PointwiseSpec, PoolProblem, PreluProblem, ReductionOp,
+    ReductionProblem, ReductionSpec, ScaleProblem, ShuffleProblem, ShuffleSpec, SoftmaxProblem,
+    SoftmaxSpec, UpsampleProblem, UpsampleSpec,
 };
 
-pub use super::by_itself::ByItself;
-pub(crate) use super::flow::Flow;
-pub use crate::arithmetic::layer::{ArithmeticLayer, BroadcastParameter, Other, OtherTensor};
-pub use crate::batch_norm::layer::BatchNormLayer;
-pub use crate::cat::CatLayer;
-pub use crate::conv::layer::ConvLayer;
-pub use crate::conv_transpose::layer::ConvTransposeLayer;
-pub use crate::gate::GateLayer;
-pub use crate::group_norm::layer::GroupNormLayer;
-pub use crate::instance_norm::layer::InstanceNormLayer;
-pub use crate::layer_norm::layer::LayerNormLayer;
-pub use crate::linear::LinearLayer;
-pub use crate::prelu::layer::PreluLayer;
-pub use crate::reshape::ReshapeLayer;
-pub use crate::scale::layer::ScaleLayer;
-
-/// The properties of a layer that a graph needs.
-pub(crate) trait GraphLayer {
-    /// Returns the number of spatial dimensions that the layer takes, if it is fixed.
-    fn dimensions(&self) -> Option<usize> {
-        None
-    }
-
-    /// Whether the layer needs an input with channels.
-    fn needs_channels(&self) -> bool {
-        true
-    }
-
-    /// Whether PyTorch's module takes the first axis of any input as the batch.
-    fn needs_batch(&self) -> bool {
-        false
-    }
-
-    /// Whether a sample's output depends on the other samples of its batch.
-    fn couples_samples(&self) -> bool {
-        false
-    }
-
-    /// Checks the attributes for an input with this number of channels, and returns the output's number, if
-    /// any.
-    fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
-        Ok(Some(channels))
-    }
-
-    /// Returns the number of axes that the output lacks, if it is the same for any input.
-    fn lost_dimensions(&self) -> Option<usize> {
-        Some(0)
-    }
-
-    /// Returns the flow of the output for this flow of the input.
-    fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
-        let output = self.check(given.channels.unwrap_or(0))?;
-        Ok(Flow {
-            // An input without channels gives an output without channels.
-            channels: given.channels.and(output),
-            ..*given
-        })
-    }
-
-    /// Returns the name under which the parameters are stored.
-    fn name(&self) -> &str {
-        ""
-    }
-
-    /// Returns the parameters that the layer may have, in PyTorch's order.
-    fn parameters(&self, _: &Flow) -> Vec<Wanted> {
-        Vec::new()
-    }
-
-    /// Returns the names of the operands beside the first one.
-    fn operands(&self) -> &[String] {
-        &[]
-    }
-
-    /// Returns the number of the layer whose output is the second operand, if it is given by number.
-    fn earlier(&self) -> Option<usize> {
-        None
-    }
-
-    /// Returns the axis along which the layer concatenates its operands, if it does.
-    /// [`problem`](Self::problem) then takes the shape of the concatenated operands.
-    fn joined_axis(&self) -> Option<usize> {
-        None
-    }
-
-    /// Returns the shape of the operands beside the first one, which has the shape `input`.
-    fn other_shape(&self, input: &[usize]) -> Vec<usize> {
-        input.to_vec()
-    }
-
-    /// Returns the number of channels of the operands beside the first one, which has `channels`.
-    fn other_channels(&self, channels: usize) -> usize {
-        channels
-    }
-
-    /// Whether each output value depends on the operands' values at the same position, and on parameters,
-    /// alone.
-    fn is_pointwise(&self) -> bool {
-        false
-    }
-
-    /// Whether the operands may be swapped.
-    fn commutes(&self) -> bool {
-        false
-    }
-
-    /// Returns the layer's problem for an input of this shape, and the shape of its output.
-    fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError>;
-}
+pub use arithmetic::{ArithmeticLayer, BroadcastParameter, Other, OtherTensor};
+pub use batch_norm::BatchNormLayer;
+pub use by_itself::ByItself;
+pub use cat::{CatLayer, CatProblem};
+pub use conv::ConvLayer;
+pub use conv_transpose::ConvTransposeLayer;
+pub use gate::{GateLayer, GateProblem};
+pub(crate) use graph_layer::{Convolution, Flow, GraphLayer};
+pub use group_norm::GroupNormLayer;
+pub use instance_norm::InstanceNormLayer;
+pub use layer_norm::LayerNormLayer;
+pub use linear::LinearLayer;
+pub use prelu::PreluLayer;
+pub use reshape::{ReshapeLayer, ReshapeProblem};
+pub use scale::ScaleLayer;
 
 /// The role of a layer in a [normal form](super::NormalForm).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -190,6 +119,15 @@ impl Reduction {
             Self::Upsample(_) => "upsample",
         }
     }
+}
+
+/// Returns the error for an unknown operator.
+fn unknown<E: Error>(operator: &str) -> E {
+    let known: Vec<_> = Layer::operators().collect();
+    E::custom(format!(
+        "unknown operator `{operator}`, expected one of `{}`",
+        known.join("`, `")
+    ))
 }
 
 /// Constructors of layers.
@@ -284,6 +222,18 @@ macro_rules! layers {
                 self.kind().name()
             }
 
+            /// Whether the layer is a convolution, or a linear map, which is one without spatial dimensions.
+            #[must_use]
+            pub fn is_convolution(&self) -> bool {
+                self.kind().convolution() == Some(Convolution::Ordinary)
+            }
+
+            /// Whether the layer is a transposed convolution.
+            #[must_use]
+            pub fn is_transposed_convolution(&self) -> bool {
+                self.kind().convolution() == Some(Convolution::Transposed)
+            }
+
             pub(super) fn kind(&self) -> &dyn GraphLayer {
                 match self {
                     $(Self::$Variant(layer) => layer,)+
@@ -345,6 +295,7 @@ macro_rules! layers {
             $($Problem => LayerProblem::$Variant;)+
             ReductionProblem => LayerProblem::Reduction;
             ArithmeticProblem => LayerProblem::Arithmetic;
+            PointwiseProblem => LayerProblem::Pointwise;
         }
     };
 }

@@ -34,7 +34,6 @@
 //! ```
 
 mod builder;
-mod by_itself;
 mod chain;
 mod channel_affine;
 mod debug;

@@ -20,7 +20,7 @@ pub struct ClampSpec {
         feature = "graph",
         serde(
             skip_serializing_if = "Option::is_none",
-            serialize_with = "crate::finite::lower",
+            serialize_with = "crate::attributes::lower",
             default
         )
     )]
@@ -30,7 +30,7 @@ pub struct ClampSpec {
         feature = "graph",
         serde(
             skip_serializing_if = "Option::is_none",
-            serialize_with = "crate::finite::upper",
+            serialize_with = "crate::attributes::upper",
             default
         )
     )]

@@ -28,8 +28,8 @@ use crate::shape::elements;
     feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
     serde(
-        try_from = "super::layer::AdaptiveFile",
-        into = "super::layer::AdaptiveFile"
+        try_from = "super::file::AdaptiveFile",
+        into = "super::file::AdaptiveFile"
     )
 )]
 #[non_exhaustive]

@@ -12,8 +12,8 @@ use crate::setters::{PerAxis, setters};
     feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
     serde(
-        try_from = "super::layer::AverageFile",
-        into = "super::layer::AverageFile"
+        try_from = "super::file::AverageFile",
+        into = "super::file::AverageFile"
     )
 )]
 #[non_exhaustive]

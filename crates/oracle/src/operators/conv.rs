@@ -58,6 +58,11 @@ pub(super) trait Convolution {
 
     /// The multiply-adds of all outputs.
     fn work(&self) -> u64;
+
+    /// See [`Operator::padded`].
+    fn padded(&self) -> Vec<usize> {
+        vec![0]
+    }
 }
 
 impl<const D: usize> Convolution for ConvProblem<D> {
@@ -102,6 +107,11 @@ impl<const D: usize> Convolution for ConvProblem<D> {
     fn work(&self) -> u64 {
         (self.output_shape().elements() as u64).saturating_mul(self.reduction() as u64)
     }
+
+    fn padded(&self) -> Vec<usize> {
+        let outer = self.pad.map(|pad| pad.outer());
+        outer.map_or(vec![0], |outer| [&[self.c], &outer[..]].concat())
+    }
 }
 
 impl<C: Convolution> Operator for C {
@@ -122,6 +132,10 @@ impl<C: Convolution> Operator for C {
         precisions: &[Precision],
     ) -> Vec<ArrayD<f64>> {
         tolerances(self, of, t, precisions)
+    }
+
+    fn padded(&self) -> Vec<usize> {
+        Convolution::padded(self)
     }
 
     fn cost(&self) -> u64 {

@@ -33,43 +33,23 @@ pub mod upsample;
 
 pub use operator::{Given, Operator};
 
-/// The operator of a layer.
-pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
-    match layer {
-        LayerProblem::Linear(problem) => problem,
-        LayerProblem::Flatten(problem) => problem,
-        LayerProblem::Reshape(problem) => problem,
-        LayerProblem::Cat(problem) => problem,
-        LayerProblem::Gate(problem) => problem,
-        LayerProblem::Narrow(problem) => problem,
-        LayerProblem::Shuffle(problem) => problem,
-        LayerProblem::Pad(problem) => problem,
-        LayerProblem::Conv1d(problem) => problem,
-        LayerProblem::Conv2d(problem) => problem,
-        LayerProblem::Conv3d(problem) => problem,
-        LayerProblem::ConvTranspose1d(problem) => problem,
-        LayerProblem::ConvTranspose2d(problem) => problem,
-        LayerProblem::ConvTranspose3d(problem) => problem,
-        LayerProblem::GroupNorm(problem) => problem,
-        LayerProblem::InstanceNorm(problem) => problem,
-        LayerProblem::LayerNorm(problem) => problem,
-        LayerProblem::BatchNorm(problem) => problem,
-        LayerProblem::Scale(problem) => problem,
-        LayerProblem::Prelu(problem) => problem,
-        LayerProblem::MaxPool2d(problem) => &problem.pool,
-        LayerProblem::Arithmetic(problem) => problem,
-        LayerProblem::MaxPool3d(problem) => &problem.pool,
-        LayerProblem::AvgPool2d(problem) => &problem.pool,
-        LayerProblem::AvgPool3d(problem) => &problem.pool,
-        LayerProblem::AdaptiveAvgPool2d(problem) => &problem.pool,
-        LayerProblem::AdaptiveAvgPool3d(problem) => &problem.pool,
-        LayerProblem::Reduction(problem) => problem,
-        LayerProblem::Upsample(problem) => problem,
-        LayerProblem::Softmax(problem) => problem,
-        LayerProblem::LogSoftmax(problem) => &problem.softmax,
-        LayerProblem::Pointwise(problem) => problem,
-        _ => unreachable!("every operator is defined here"),
-    }
+macro_rules! operators {
+    ($($Variant:ident $(.$field:ident)?),+) => {
+        /// The operator of a layer.
+        pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
+            match layer {
+                $(LayerProblem::$Variant(problem) => &(*problem)$(.$field)?,)+
+                _ => unreachable!("every operator is defined here"),
+            }
+        }
+    };
+}
+
+operators! {
+    Linear, Flatten, Reshape, Cat, Gate, Narrow, Shuffle, Pad, Conv1d, Conv2d, Conv3d, ConvTranspose1d,
+    ConvTranspose2d, ConvTranspose3d, GroupNorm, InstanceNorm, LayerNorm, BatchNorm, Scale, Prelu,
+    Arithmetic, Reduction, Upsample, Softmax, Pointwise, LogSoftmax.softmax, MaxPool2d.pool,
+    MaxPool3d.pool, AvgPool2d.pool, AvgPool3d.pool, AdaptiveAvgPool2d.pool, AdaptiveAvgPool3d.pool
 }
 
 /// The cases of all operators.

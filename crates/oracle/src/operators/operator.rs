@@ -33,6 +33,12 @@ pub trait Operator {
         false
     }
 
+    /// The shape of a padded sample of a convolution with a separate padding step; `[0]` for any other
+    /// operator.
+    fn padded(&self) -> Vec<usize> {
+        vec![0]
+    }
+
     /// The multiplications of a convolution, or the elements that another operator reads.
     fn cost(&self) -> u64;
 }

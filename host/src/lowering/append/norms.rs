@@ -7,7 +7,7 @@ use op_spec::graph::{ChannelAffine, LayerProblem};
 use super::super::epilogue::{NormScale, NormScaleKernels};
 use super::Appending;
 use crate::error::Result;
-use crate::operators::batch_norm::{self, Folded, OfBatch, Statistics};
+use crate::operators::batch_norm_parameters::{self, Folded, OfBatch, Statistics};
 use crate::operators::fused::group_norm_scale_pointwise::{self, Tail};
 use crate::operators::fused::{fold_scale, group_norm_scale};
 use crate::operators::{Affine, arithmetic, group_norm};
@@ -44,7 +44,7 @@ impl<'a> Appending<'a> {
         problem: &BatchNormProblem,
     ) -> (Affine, [Option<Value>; 2]) {
         let parameters = std::array::from_fn(|index| self.parameter(layer, index));
-        batch_norm::of_layer(problem, parameters)
+        batch_norm_parameters::of_layer(problem, parameters)
     }
 
     /// Returns the parameters of these layers, folded into a gain and a shift for each channel.
@@ -77,7 +77,7 @@ impl<'a> Appending<'a> {
     fn folded_batch_norm(&mut self, layer: usize, problem: &BatchNormProblem) -> Result<Folded> {
         let statistics = self.running(layer);
         let (program, preparations) = (&mut *self.program, self.preparations);
-        batch_norm::folded(program, preparations, layer, statistics, problem)
+        batch_norm_parameters::folded(program, preparations, layer, statistics, problem)
     }
 
     /// Appends a norm and a scale.

@@ -10,6 +10,13 @@ use crate::lowering::planned;
 use crate::model::Options;
 use crate::operators::Precision;
 
+/// A table of layers, each with what a test expects of them.
+macro_rules! layers {
+    ($([$($layer:expr),+] => $expected:expr;)+) => {
+        [$((vec![$(op_spec::graph::Layer::from($layer)),+], $expected)),+]
+    };
+}
+
 mod batch_statistics;
 mod kept_values;
 mod layouts;

@@ -10,8 +10,8 @@ use op_spec::graph::{Epilogue, Pointwise, Reduction};
 
 use super::channels_last_norm::launches_of;
 use super::{EpilogueKernels, at_most_one, functions};
+use crate::graph::LayerProblem;
 use crate::lowering::region::Region;
-use crate::operators::Operator;
 use crate::operators::pool::nhwc_windows;
 use crate::spec::{ClampProblem, GroupNormProblem, PoolProblem};
 
@@ -70,7 +70,7 @@ impl Pool {
     pub(in crate::lowering) fn is_apart_in_nhwc(&self) -> bool {
         let norm = self.norm.and_then(|(_, norm)| launches_of(&norm));
         let is_plain = self.factors.is_none() && !self.in_producer;
-        is_plain && norm.is_some() && nhwc_windows(&Operator::Pool(self.pool)).is_some()
+        is_plain && norm.is_some() && nhwc_windows(&self.pool).is_some()
     }
 
     /// The bounds of a leading clamp, which the pooling kernels apply, and the other functions, which need
@@ -103,14 +103,23 @@ pub(in crate::lowering) enum WindowsKernel {
 
 impl WindowsKernel {
     /// The kernel for an operator, if there is one.
-    fn of(operator: &Operator) -> Option<WindowsKernel> {
-        match operator {
-            Operator::Upsample(of) => {
+    fn of(problem: &LayerProblem) -> Option<WindowsKernel> {
+        match problem {
+            LayerProblem::Upsample(of) => {
                 let geometry = of.geometry().ok()?.channels_last(of.c).ok()?;
                 Some(Self::Upsample(geometry))
             }
-            _ => nhwc_windows(operator).map(Self::Pool),
+            LayerProblem::MaxPool2d(of) => Self::of_pool(&of.pool),
+            LayerProblem::MaxPool3d(of) => Self::of_pool(&of.pool),
+            LayerProblem::AvgPool2d(of) => Self::of_pool(&of.pool),
+            LayerProblem::AvgPool3d(of) => Self::of_pool(&of.pool),
+            _ => None,
         }
+    }
+
+    /// The kernel for a pool, if there is one.
+    fn of_pool(pool: &PoolProblem) -> Option<WindowsKernel> {
+        nhwc_windows(pool).map(Self::Pool)
     }
 }
 
@@ -128,19 +137,16 @@ impl Windows {
     /// The kernels for a region with kernels for dense tensors, if its input is channels-last and these have
     /// only windows and functions.
     pub(in crate::lowering) fn of(region: &Region<'_>, plan: &EpilogueKernels) -> Option<Windows> {
-        let (operator, functions) = match plan {
-            EpilogueKernels::Operator(_, operator) => (*operator, vec![]),
+        let (kernel, functions) = match plan {
+            EpilogueKernels::Operator(_, problem) => (WindowsKernel::of(problem), vec![]),
             EpilogueKernels::Pool(pool) if pool.norm.is_none() && pool.factors.is_none() => {
-                (Operator::Pool(pool.pool), pool.functions.clone())
+                (WindowsKernel::of_pool(&pool.pool), pool.functions.clone())
             }
             _ => return None,
         };
         let last = region.layers[region.layers.len() - 1];
-        let kernel = region
-            .is_dense_nhwc()
-            .then(|| WindowsKernel::of(&operator))??;
         Some(Windows {
-            kernel,
+            kernel: kernel.filter(|_| region.is_dense_nhwc())?,
             functions,
             output: region.output_of(last).to_vec(),
         })

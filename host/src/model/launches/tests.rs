@@ -24,92 +24,43 @@ struct Case {
     preparing: usize,
 }
 
+/// A table of cases: a chain, its input, the kernels, the number of preparing launches, and the partition.
+macro_rules! cases {
+    ($($chain:expr, $input:expr, $kernels:expr, $preparing:expr $(, $partition:expr)?;)+) => {
+        vec![$(Case {
+            chain: $chain.unwrap(),
+            partition: None$(.or(Some($partition)))?,
+            input: $input,
+            kernels: $kernels,
+            preparing: $preparing,
+        }),+]
+    };
+}
+
 /// Returns cases for every kind of prepared parameters, and for kernels that read parameters in place.
 fn cases() -> Vec<Case> {
-    let conv = |filters| Layer::from(Layer::conv2d("conv", filters, 3));
+    let (conv, relu) = (|| Layer::conv2d("conv", 12, 3), Layer::relu);
     let depthwise = Layer::conv2d("conv", 6, 3).groups(6);
-    let chain = |channels, layers: Vec<Layer>| Chain::new(channels, layers).unwrap();
-    let case = |chain, input, kernels, preparing| Case {
-        chain,
-        partition: None,
-        input,
-        kernels,
-        preparing,
-    };
-    let both = |kernel| [kernel; 2];
+    let problem_85 = || KernelBench85::default().chain();
     let filters = "implicit_gemm_filters";
-    let relu = || Layer::relu();
-    vec![
-        case(
-            KernelBench85::default().chain().unwrap(),
-            &[1, 8, 10, 128],
-            [filters, "conv2d_group_norm_scale_max_pool_clamp_prepare"],
-            1,
-        ),
-        case(
-            KernelBench79::default().chain().unwrap(),
-            &[1, 3, 3, 3, 32],
-            both("conv3d_multiply_instance_norm_clamp_multiply_max"),
-            0,
-        ),
-        Case {
-            partition: Some("conv2d @direct | group_norm scale @folded | max_pool2d clamp"),
-            ..case(
-                KernelBench85::default().chain().unwrap(),
-                &[1, 8, 6, 7],
-                both("fold_scale"),
-                1,
-            )
-        },
-        Case {
-            partition: Some("conv2d group_norm relu @implicit-gemm"),
-            ..case(
-                chain(
-                    8,
-                    vec![conv(12), Layer::group_norm("norm", 3).into(), relu()],
-                ),
-                &[2, 8, 6, 7],
-                both(filters),
-                1,
-            )
-        },
-        Case {
-            partition: Some("conv2d batch_norm relu @implicit-gemm"),
-            ..case(
-                chain(8, vec![conv(12), Layer::batch_norm("norm").into(), relu()]),
-                &[2, 8, 6, 7],
-                both("fold_batch_norm"),
-                2,
-            )
-        },
-        Case {
-            partition: Some("conv2d relu @implicit-gemm | prelu"),
-            ..case(
-                chain(8, vec![conv(12), relu(), Layer::prelu("slopes", 12).into()]),
-                &[2, 8, 6, 7],
-                both(filters),
-                1,
-            )
-        },
-        Case {
-            partition: Some("conv2d group_norm @depthwise"),
-            ..case(
-                chain(
-                    6,
-                    vec![depthwise.into(), Layer::group_norm("norm", 2).into()],
-                ),
-                &[2, 6, 6, 7],
-                both("depthwise"),
-                0,
-            )
-        },
-        case(
-            chain(5, vec![Layer::batch_norm("norm").into(), relu()]),
-            &[2, 5, 3, 4],
-            both("fold_batch_norm"),
-            1,
-        ),
-    ]
+    cases! {
+        problem_85(), &[1, 8, 10, 128],
+            [filters, "conv2d_group_norm_scale_max_pool_clamp_prepare"], 1;
+        KernelBench79::default().chain(), &[1, 3, 3, 3, 32],
+            ["conv3d_multiply_instance_norm_clamp_multiply_max"; 2], 0;
+        problem_85(), &[1, 8, 6, 7], ["fold_scale"; 2], 1,
+            "conv2d @direct | group_norm scale @folded | max_pool2d clamp";
+        Chain::new(8, (conv(), Layer::group_norm("norm", 3), relu())), &[2, 8, 6, 7],
+            [filters; 2], 1, "conv2d group_norm relu @implicit-gemm";
+        Chain::new(8, (conv(), Layer::batch_norm("norm"), relu())), &[2, 8, 6, 7],
+            ["fold_batch_norm"; 2], 2, "conv2d batch_norm relu @implicit-gemm";
+        Chain::new(8, (conv(), relu(), Layer::prelu("slopes", 12))), &[2, 8, 6, 7],
+            [filters; 2], 1, "conv2d relu @implicit-gemm | prelu";
+        Chain::new(6, (depthwise, Layer::group_norm("norm", 2))), &[2, 6, 6, 7],
+            ["depthwise"; 2], 0, "conv2d group_norm @depthwise";
+        Chain::new(5, (Layer::batch_norm("norm"), relu())), &[2, 5, 3, 4],
+            ["fold_batch_norm"; 2], 1;
+    }
 }
 
 /// Returns parameters from seeds that start at `seed`. Statistics and factors are positive.
@@ -277,26 +228,20 @@ fn norms_of_16_bit_tensors_read_f32_parameters_as_they_are() {
         affine: true,
         ..KernelBench79::default()
     };
-    let chain = |layers: Vec<Layer>| Chain::new(6, layers).unwrap();
-    let scale = || Layer::from(Layer::scale("scale"));
-    let group = Layer::from(Layer::group_norm("norm", 2));
-    let instance = Layer::from(Layer::instance_norm("norm").affine(true));
-    let cases: [(Chain, &[usize]); 7] = [
-        (chain(vec![group.clone(), scale()]), &[2, 6, 5, 5]),
-        (chain(vec![instance, scale()]), &[2, 6, 5, 5]),
-        (
-            chain(vec![Layer::layer_norm("norm", &[6, 5, 5]).into()]),
-            &[2, 6, 5, 5],
-        ),
-        (chain(vec![Layer::batch_norm("norm").into()]), &[2, 6, 5, 5]),
-        (
-            chain(vec![group, scale(), Layer::max_pool2d(2).into()]),
-            &[2, 6, 5, 5],
-        ),
-        // Chains that run in one launch on Hopper.
-        (norm85, &[1, 8, 10, 128]),
-        (norm79.chain().unwrap(), &[1, 3, 3, 4, 5]),
+    let (scale, group) = (|| Layer::scale("scale"), || Layer::group_norm("norm", 2));
+    let chains = [
+        Chain::new(6, (group(), scale())),
+        Chain::new(6, (Layer::instance_norm("norm").affine(true), scale())),
+        Chain::new(6, [Layer::layer_norm("norm", &[6, 5, 5])]),
+        Chain::new(6, [Layer::batch_norm("norm")]),
+        Chain::new(6, (group(), scale(), Layer::max_pool2d(2))),
     ];
+    let mut cases = chains
+        .map(|chain| (chain.unwrap(), &[2, 6, 5, 5][..]))
+        .to_vec();
+    // Chains that run in one launch on Hopper.
+    cases.push((norm85, &[1, 8, 10, 128]));
+    cases.push((norm79.chain().unwrap(), &[1, 3, 3, 4, 5]));
     for (dtype, fraction_bits) in [(DType::F16, 10), (DType::BF16, 7)] {
         // The bias lies between 0.5 and the next value, nearer to 0.5.
         let step = 0.5f32.powi(fraction_bits);

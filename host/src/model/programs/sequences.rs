@@ -22,126 +22,64 @@ struct Case {
     partitions: &'static [&'static str],
 }
 
+/// A table of cases: channels and layers, element types, inputs and partitions.
+macro_rules! cases {
+    ($($channels:literal: [$($layer:expr),+], $dtypes:expr, $inputs:expr, $partitions:expr;)+) => {
+        [$({
+            let inputs: &[&[usize]] = $inputs;
+            Case {
+                chain: Chain::new($channels, [$(Layer::from($layer)),+]).expect("a chain"),
+                dtypes: $dtypes,
+                inputs: inputs.iter().map(|input| input.to_vec()).collect(),
+                partitions: $partitions,
+            }
+        }),+]
+    };
+}
+
 /// Chains with every kind of preparation, and inputs for which the prepared forms differ.
 fn cases() -> Vec<Case> {
-    let case = |channels, layers: Vec<Layer>, dtypes, inputs: &[&[usize]], partitions| Case {
-        chain: Chain::new(channels, layers).expect("a chain"),
-        dtypes,
-        inputs: inputs.iter().map(|input| input.to_vec()).collect(),
-        partitions,
-    };
     let conv = |filters, kernel: usize| Layer::conv2d("conv", filters, kernel);
     let instance = || Layer::from(Layer::instance_norm("norm"));
     let batch = || Layer::from(Layer::batch_norm("norm"));
-    let mut cases = vec![
-        // Problem 85, in one launch and in separate launches.
-        Case {
-            chain: KernelBench85::default().chain().expect("a chain"),
-            dtypes: &ALL,
-            inputs: [[1, 8, 10, 128], [9, 8, 30, 128], [1, 8, 7, 9]]
-                .map(Vec::from)
-                .into(),
-            partitions: &["conv2d @direct | group_norm scale @folded | max_pool2d clamp"],
-        },
+    // Problem 85, in one launch and in separate launches.
+    let mut cases = vec![Case {
+        chain: KernelBench85::default().chain().expect("a chain"),
+        dtypes: &ALL,
+        inputs: vec![vec![1, 8, 10, 128], vec![9, 8, 30, 128], vec![1, 8, 7, 9]],
+        partitions: &["conv2d @direct | group_norm scale @folded | max_pool2d clamp"],
+    }];
+    cases.extend(cases! {
         // Filters of few channels. With few windows a filter row takes one line, else two.
-        case(
-            2,
-            vec![
-                Layer::conv2d("conv", 40, [3, 7]).stride([1, 2]).into(),
-                batch(),
-                Layer::relu(),
-            ],
-            &[DType::F16, DType::BF16],
-            &[&[2, 2, 3, 7], &[1, 2, 13, 7], &[2, 2, 13, 18]],
-            &[],
-        ),
+        2: [Layer::conv2d("conv", 40, [3, 7]).stride([1, 2]), batch(), Layer::relu()],
+            &[DType::F16, DType::BF16], &[&[2, 2, 3, 7], &[1, 2, 13, 7], &[2, 2, 13, 18]], &[];
         // Channels are interleaved with those of other columns only if some window has these columns.
-        case(
-            3,
-            vec![conv(24, 3).dilation(5).padding(5).into(), instance()],
-            &[DType::F32, DType::F16],
+        3: [conv(24, 3).dilation(5).padding(5), instance()], &[DType::F32, DType::F16],
             &[&[1, 3, 9, 4], &[1, 3, 9, 9], &[2, 3, 20, 33]],
-            &[
-                "conv2d instance_norm @implicit-gemm",
-                "conv2d @implicit-gemm | instance_norm",
-            ],
-        ),
+            &["conv2d instance_norm @implicit-gemm", "conv2d @implicit-gemm | instance_norm"];
         // Channels-last copies of filters, and grouped operands.
-        case(
-            32,
-            vec![
-                conv(24, 3).into(),
-                Layer::silu(),
-                Layer::conv2d("next", 48, 1).groups(2).into(),
-            ],
-            &ALL,
-            &[&[2, 32, 6, 7], &[1, 32, 12, 16], &[1, 32, 60, 90]],
-            &[],
-        ),
+        32: [conv(24, 3), Layer::silu(), Layer::conv2d("next", 48, 1).groups(2)], &ALL,
+            &[&[2, 32, 6, 7], &[1, 32, 12, 16], &[1, 32, 60, 90]], &[];
         // Per-channel factors and summands, folded into several preceding layers.
-        case(
-            16,
-            vec![
-                conv(24, 3).into(),
-                batch(),
-                Layer::mul(BroadcastParameter::new("gain")),
-                Layer::add(BroadcastParameter::new("shift")),
-                Layer::relu(),
-            ],
-            &[DType::F32, DType::F16],
-            &[&[2, 16, 6, 7], &[1, 16, 12, 16]],
-            &["conv2d batch_norm mul | add | relu"],
-        ),
+        16: [conv(24, 3), batch(), Layer::mul(BroadcastParameter::new("gain")),
+            Layer::add(BroadcastParameter::new("shift")), Layer::relu()], &[DType::F32, DType::F16],
+            &[&[2, 16, 6, 7], &[1, 16, 12, 16]], &["conv2d batch_norm mul | add | relu"];
         // Phases that are interleaved, or shuffled into rows of the output.
-        case(
-            32,
-            vec![
-                Layer::conv_transpose2d("up", 24, 3).stride(2).into(),
-                batch(),
-            ],
-            &[DType::F32, DType::F16],
-            &[
-                &[2, 32, 6, 7],
-                &[1, 32, 12, 20],
-                &[1, 32, 1, 1],
-                &[3, 32, 5, 16],
-            ],
-            &[],
-        ),
-        case(
-            16,
-            vec![
-                Layer::conv_transpose2d("up", 24, 4)
-                    .stride(2)
-                    .padding(1)
-                    .into(),
-                Layer::relu(),
-            ],
-            &[DType::F32, DType::F16],
-            &[&[2, 16, 6, 7], &[1, 16, 12, 20], &[1, 16, 1, 1]],
-            &[],
-        ),
+        32: [Layer::conv_transpose2d("up", 24, 3).stride(2), batch()], &[DType::F32, DType::F16],
+            &[&[2, 32, 6, 7], &[1, 32, 12, 20], &[1, 32, 1, 1], &[3, 32, 5, 16]], &[];
+        16: [Layer::conv_transpose2d("up", 24, 4).stride(2).padding(1), Layer::relu()],
+            &[DType::F32, DType::F16], &[&[2, 16, 6, 7], &[1, 16, 12, 20], &[1, 16, 1, 1]], &[];
         // Phases as matrix products.
-        case(
-            16,
-            vec![
-                Layer::conv_transpose2d("up", 72, 4)
-                    .stride(2)
-                    .padding(1)
-                    .into(),
-            ],
-            &[DType::F16],
-            &[&[2, 16, 6, 7], &[1, 16, 5, 4]],
-            &[],
-        ),
-    ];
+        16: [Layer::conv_transpose2d("up", 72, 4).stride(2).padding(1)], &[DType::F16],
+            &[&[2, 16, 6, 7], &[1, 16, 5, 4]], &[];
+    });
     // Operands for all tiles, with K blocks of one filter slice or of all slices, and for two outputs.
     for (channels, filters) in [(3, 5), (40, 70)] {
         let extents = [3, 5, 9, 12, 16, 40];
         cases.push(Case {
             chain: Chain::new(
                 channels,
-                vec![Layer::conv3d("conv", filters, [2, 3, 3]).into(), instance()],
+                (Layer::conv3d("conv", filters, [2, 3, 3]), instance()),
             )
             .expect("a chain"),
             dtypes: &[DType::F32, DType::F16],
@@ -153,20 +91,11 @@ fn cases() -> Vec<Case> {
     }
     // Warp-specialized tiles.
     for (filters, dtypes) in [(32, &[DType::F32, DType::F16][..]), (64, &[DType::F16])] {
-        cases.push(case(
-            64,
-            vec![Layer::conv3d("conv", filters, 3).into(), instance()],
-            dtypes,
-            &[
-                &[1, 64, 3, 5, 6],
-                &[1, 64, 8, 8, 8],
-                &[1, 64, 8, 16, 16],
-                &[2, 64, 16, 16, 16],
-                &[1, 64, 5, 40, 44],
-                &[1, 64, 4, 70, 64],
-            ],
-            &["conv3d @implicit-gemm | instance_norm"],
-        ));
+        cases.extend(cases! {
+            64: [Layer::conv3d("conv", filters, 3), instance()], dtypes,
+                &[&[1, 64, 3, 5, 6], &[1, 64, 8, 8, 8], &[1, 64, 8, 16, 16], &[2, 64, 16, 16, 16],
+                &[1, 64, 5, 40, 44], &[1, 64, 4, 70, 64]], &["conv3d @implicit-gemm | instance_norm"];
+        });
     }
     cases
 }

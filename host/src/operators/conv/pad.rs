@@ -11,7 +11,7 @@ use crate::program::{ProgramBuilder, Value};
 use crate::spec::ConvProblem;
 
 /// Appends the launch that pads `x`, `(n, c, *)`, if the convolution has separate padding.
-pub(crate) fn append<const D: usize>(
+pub(super) fn append<const D: usize>(
     program: &mut ProgramBuilder,
     x: Value,
     problem: &ConvProblem<D>,

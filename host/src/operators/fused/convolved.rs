@@ -2,13 +2,13 @@
 
 use kernels_gpu::fused::implicit_gemm::IMPLICIT_GEMM_COMBINE;
 
-use super::preparation::Preparations;
 use crate::device::DType;
 use crate::error::Result;
-use crate::operators::batch_norm::Folded;
+use crate::operators::batch_norm_parameters::Folded;
 use crate::operators::conv::Filters;
 use crate::operators::launching::Affine;
 use crate::operators::norm_statistics::NormInput;
+use crate::operators::preparation::Preparations;
 use crate::program::{ProgramBuilder, Value};
 use launch_config::implicit_gemm::Combining;
 use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry};

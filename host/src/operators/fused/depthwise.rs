@@ -9,7 +9,7 @@ use op_spec::Layout;
 
 use crate::device::{DType, Order};
 use crate::error::Result;
-use crate::operators::batch_norm::{FoldedInKernel, Statistics};
+use crate::operators::batch_norm_parameters::{FoldedInKernel, Statistics};
 use crate::operators::conv::Filters;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::BatchNormProblem;

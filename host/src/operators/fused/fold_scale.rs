@@ -2,9 +2,9 @@
 
 use kernels_gpu::fused::fold_scale::FOLD_SCALE;
 
-use super::preparation::{Preparation, Preparations, prepared};
 use crate::error::Result;
 use crate::operators::launching::Affine;
+use crate::operators::preparation::{Preparation, Preparations, prepared};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{Quantity, SpecError};
 use launch_config::{Presence, elementwise};

@@ -9,10 +9,10 @@ use launch_config::gemm::{FilterOrder, Gemm, PadChannelsGeometry};
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 
 use super::convolved::Parameters;
-use super::preparation::{Preparation, prepared};
 use crate::device::{DType, Order};
 use crate::error::Result;
-use crate::operators::batch_norm::{FoldedInKernel, Statistics};
+use crate::operators::batch_norm_parameters::{FoldedInKernel, Statistics};
+use crate::operators::preparation::{Preparation, prepared};
 use crate::program::{MapOf, ProgramBuilder, Value, channels_last};
 use crate::spec::BatchNormProblem;
 use launch_config::pointwise::{OperandList, PointwiseList};

@@ -16,9 +16,7 @@ pub(crate) mod implicit_gemm;
 pub(crate) mod max_pool2d_clamp;
 pub(crate) mod multiply_instance_norm_clamp_multiply_channel_reduction;
 pub(crate) mod norm_nhwc;
-mod preparation;
 pub(crate) mod scale_max_pool2d_clamp;
 
 pub(crate) use convolved::{Convolved, Parameters as ConvolutionParameters, RowMoments};
 pub(crate) use fold_scale::fold_scale;
-pub(crate) use preparation::{Preparation, Preparations, Prepared, prepared};

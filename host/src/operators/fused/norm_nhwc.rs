@@ -10,7 +10,7 @@ use op_spec::Layout;
 use super::convolved::{Convolved, RowMoments};
 use crate::device::{DType, Order};
 use crate::error::Result;
-use crate::operators::batch_norm::{self, FoldedInKernel, OfBatch, Statistics};
+use crate::operators::batch_norm_parameters::{self, FoldedInKernel, OfBatch, Statistics};
 use crate::operators::launching::{Affine, compute};
 use crate::operators::norm_statistics::NormInput;
 use crate::operators::pointwise::{self, ListStep};
@@ -96,7 +96,7 @@ impl NormNhwc {
         let convolved = Convolved { y: x, moments };
         let input = convolved.statistics(program, affine, self.geometry.norm, of_rows)?;
         match of_batch {
-            Some(of_batch) => batch_norm::of_batch(program, input, of_batch),
+            Some(of_batch) => batch_norm_parameters::of_batch(program, input, of_batch),
             None => Ok(input),
         }
     }

@@ -9,7 +9,7 @@ use super::super::layers::{
     averages, batch_norm, batch_norm_by_batch, channel_reduction, eps, function, functions,
     group_norm, instance_norm, max_pool2d, max_pool3d, parameter, reduction, usual_conv,
 };
-use super::{Plan, any_transposed, bounds, of_graph, shape};
+use super::{Plan, any_transposed, bounds, of_graph, several, shape};
 
 pub(super) fn kernelbench_85(c: &mut Choices) -> Plan {
     let (groups, of_group) = (c.size(1, 2), c.size(1, 19));
@@ -161,11 +161,7 @@ where
         kernel_size,
     ))];
     layers.extend(behind(c, norm_groups, out_channels, D));
-    Plan {
-        layers,
-        input: shape(c, groups * of_group, D, 3, most_input),
-        graph: None,
-    }
+    several(layers, shape(c, groups * of_group, D, 3, most_input))
 }
 
 pub(super) fn blocks(c: &mut Choices) -> Plan {
@@ -195,11 +191,7 @@ fn conv_block(
     let mut layers = vec![Layer::from(conv)];
     layers.extend(behind(c, groups, filters, 2));
     debug_assert_eq!(input[1], channels);
-    Plan {
-        layers,
-        input,
-        graph: None,
-    }
+    several(layers, input)
 }
 
 /// Many channels and pixels, as required by warp-specialized tiles.
@@ -251,11 +243,7 @@ pub(super) fn networks(c: &mut Choices) -> Plan {
         1 => layers.extend([batch_norm(c, "norm"), Layer::add("shortcut"), Layer::relu()]),
         _ => layers.extend(behind(c, 8, filters, 2)),
     }
-    Plan {
-        layers,
-        input: shape(c, channels, 2, 7, 40),
-        graph: None,
-    }
+    several(layers, shape(c, channels, 2, 7, 40))
 }
 
 pub(super) fn depthwise(c: &mut Choices) -> Plan {
@@ -264,11 +252,7 @@ pub(super) fn depthwise(c: &mut Choices) -> Plan {
     let conv = usual_conv(c, "conv", channels, channels, kernel_size);
     let mut layers = vec![Layer::from(conv)];
     layers.extend(behind(c, 1, channels, 2));
-    Plan {
-        layers,
-        input: shape(c, channels, 2, 5, 70),
-        graph: None,
-    }
+    several(layers, shape(c, channels, 2, 5, 70))
 }
 
 /// A convolution, perhaps with a batch norm or a function: a single launch without statistics.
@@ -290,11 +274,7 @@ pub(super) fn alone(c: &mut Choices) -> Plan {
     }
     let number = c.below(3);
     layers.push(function(c, number));
-    Plan {
-        layers,
-        input: shape(c, groups * of_group, 2, 4, 32),
-        graph: None,
-    }
+    several(layers, shape(c, groups * of_group, 2, 4, 32))
 }
 
 /// A transposed convolution of images or volumes, with the layers of the next launch, perhaps before a norm.
@@ -323,11 +303,7 @@ pub(super) fn transposed(c: &mut Choices) -> Plan {
     if c.once_in(4) {
         layers.extend(behind(c, 1, channels, if is_flat { 2 } else { 3 }));
     }
-    Plan {
-        layers,
-        input,
-        graph: None,
-    }
+    several(layers, input)
 }
 
 /// Chains without a convolution, as other libraries leave them to fuse.
@@ -339,11 +315,7 @@ pub(super) fn tails(c: &mut Choices) -> Plan {
     if layers.len() < 2 {
         layers.extend([Layer::from(Layer::scale("scale")), Layer::relu()]);
     }
-    Plan {
-        layers,
-        input: shape(c, norm_groups * m, 2, 2, 60),
-        graph: None,
-    }
+    several(layers, shape(c, norm_groups * m, 2, 2, 60))
 }
 
 /// A convolution of images, perhaps with a norm, a function and a pool, and a reduction of all positions.
@@ -379,9 +351,5 @@ pub(super) fn classifiers(c: &mut Choices) -> Plan {
     if c.once_in(3) {
         layers.push(Layer::softmax(&[1]));
     }
-    Plan {
-        layers,
-        input,
-        graph: None,
-    }
+    several(layers, input)
 }

@@ -16,70 +16,27 @@ fn other_chains() {
     let clamp = || Layer::clamp(0.0, 1.0);
     let chain = |layers: Vec<Layer>| Chain::new(8, layers).unwrap();
     let head = || vec![conv("a"), group_norm(), scale(), pool(), clamp()];
-    let instance_norm = vec![
-        conv("a"),
-        Layer::from(Layer::instance_norm("norm")),
-        scale(),
-        pool(),
-        clamp(),
-    ];
-    let eight_groups = Layer::from(Layer::group_norm("norm", 8).affine(true));
-    // PyTorch's relu is a clamp.
-    let with_relu = [&head()[..4], &[Layer::relu()]].concat();
+    let maximum = || Layer::max(&[1]);
+    let eight_groups = || Layer::group_norm("norm", 8).affine(true);
     let batch_norm = || Layer::from(Layer::batch_norm("batch_norm").eps(1e-5).affine(true));
     let one_launch = ["one-launch-2d", "implicit-gemm", "implicit-gemm"];
     let input = [2, 8, 128, 128];
-    check(
-        &[
-            ("conv", chain(vec![conv("a")]), &input, GEMM),
-            (
-                "no scale and pool",
-                chain(vec![conv("a"), group_norm(), clamp()]),
-                &input,
-                GEMM,
-            ),
-            ("instance norm", chain(instance_norm), &input, one_launch),
-            ("relu", chain(with_relu), &input, one_launch),
-            (
-                "no convolution",
-                chain(vec![eight_groups.clone(), scale(), pool(), clamp()]),
-                &input,
-                ["tensor"; 3],
-            ),
-            (
-                "two maxima",
-                chain(vec![
-                    eight_groups,
-                    scale(),
-                    clamp(),
-                    pool(),
-                    Layer::max(&[1]).into(),
-                ]),
-                &input,
-                ["tensor | tensor"; 3],
-            ),
-            (
-                "a factor first",
-                chain(vec![
-                    scale(),
-                    pool(),
-                    clamp(),
-                    scale(),
-                    Layer::max(&[1]).into(),
-                ]),
-                &input,
-                ["tensor | tensor | tensor"; 3],
-            ),
-            (
-                "a clamp before factor and maximum",
-                chain(vec![clamp(), scale(), Layer::max(&[1]).into(), clamp()]),
-                &input,
-                ["tensor | tensor"; 3],
-            ),
-        ],
-        &DTYPES,
-        &Options::default(),
-    );
+    let alone = layers! {
+        [conv("a")] => GEMM;
+        [conv("a"), group_norm(), clamp()] => GEMM;
+        [conv("a"), Layer::instance_norm("norm"), scale(), pool(), clamp()] => one_launch;
+        // PyTorch's relu is a clamp.
+        [conv("a"), group_norm(), scale(), pool(), Layer::relu()] => one_launch;
+        [eight_groups(), scale(), pool(), clamp()] => ["tensor"; 3];
+        [eight_groups(), scale(), clamp(), pool(), maximum()] => ["tensor | tensor"; 3];
+        [scale(), pool(), clamp(), scale(), maximum()] => ["tensor | tensor | tensor"; 3];
+        [clamp(), scale(), maximum(), clamp()] => ["tensor | tensor"; 3];
+    };
+    for (layers, rows) in alone {
+        let chain = chain(layers);
+        let case = (&*chain.operators(), chain.clone(), &input[..], rows);
+        check(&[case], &DTYPES, &Options::default());
+    }
     // The second convolution is followed by no norm, or by a norm with running statistics, and by functions.
     let (one, two) = ("implicit-gemm", "implicit-gemm | tensor");
     let endings: [(&[Layer], [&str; 3]); 6] = [
@@ -206,68 +163,27 @@ fn transposed_convolutions() {
     let maximum = || Layer::from(Layer::max(&[1]));
     let first = || OtherTensor::Layer(0);
     let interleave = "conv_transpose_interleave";
-    for (layers, regions) in [
-        (vec![up()], &["conv_transpose2d"][..]),
-        (
-            vec![up(), batch_norm(), Layer::relu()],
-            &["conv_transpose2d batch_norm relu"],
-        ),
-        (
-            vec![up(), scale(), Layer::hardswish(), Layer::leaky_relu(0.1)],
-            &["conv_transpose2d scale hardswish leaky_relu"],
-        ),
-        (
-            vec![
-                up(),
-                Layer::add(BroadcastParameter::new("bias")),
-                Layer::add(first()),
-                Layer::mul(first()),
-                Layer::add(first()),
-            ],
-            &["conv_transpose2d add add mul add"],
-        ),
-        (
-            vec![
-                up(),
-                Layer::sub("residual"),
-                Layer::hardswish(),
-                Layer::mul(OtherTensor::Layer(1)),
-                scale(),
-            ],
-            &["conv_transpose2d sub hardswish mul scale"],
-        ),
+    for (layers, regions) in layers! {
+        [up()] => &["conv_transpose2d"][..];
+        [up(), batch_norm(), Layer::relu()] => &["conv_transpose2d batch_norm relu"][..];
+        [up(), scale(), Layer::hardswish(), Layer::leaky_relu(0.1)]
+            => &["conv_transpose2d scale hardswish leaky_relu"][..];
+        [up(), Layer::add(BroadcastParameter::new("bias")), Layer::add(first()),
+            Layer::mul(first()), Layer::add(first())] => &["conv_transpose2d add add mul add"][..];
+        [up(), Layer::sub("residual"), Layer::hardswish(), Layer::mul(OtherTensor::Layer(1)),
+            scale()] => &["conv_transpose2d sub hardswish mul scale"][..];
         // The normalising kernel cannot keep a value.
-        (
-            vec![
-                up(),
-                norm(4),
-                Layer::tanh(),
-                Layer::div(OtherTensor::Layer(1)),
-            ],
-            &["conv_transpose2d", "group_norm", "tanh div"],
-        ),
-        (
-            vec![up(), norm(4), scale(), Layer::relu()],
-            &["conv_transpose2d", "group_norm scale relu"],
-        ),
-        (
-            vec![up(), Layer::relu(), norm(4), Layer::relu()],
-            &["conv_transpose2d relu", "group_norm relu"],
-        ),
-        (
-            vec![up(), clamp(), scale(), maximum()],
-            &["conv_transpose2d clamp scale", "max"],
-        ),
-        (
-            vec![up(), scale(), each_channel(), clamp(), scale(), maximum()],
-            &["conv_transpose2d", "scale instance_norm clamp scale max"],
-        ),
+        [up(), norm(4), Layer::tanh(), Layer::div(OtherTensor::Layer(1))]
+            => &["conv_transpose2d", "group_norm", "tanh div"][..];
+        [up(), norm(4), scale(), Layer::relu()] => &["conv_transpose2d", "group_norm scale relu"][..];
+        [up(), Layer::relu(), norm(4), Layer::relu()]
+            => &["conv_transpose2d relu", "group_norm relu"][..];
+        [up(), clamp(), scale(), maximum()] => &["conv_transpose2d clamp scale", "max"][..];
+        [up(), scale(), each_channel(), clamp(), scale(), maximum()]
+            => &["conv_transpose2d", "scale instance_norm clamp scale max"][..];
         // The windows are not whole multiples of the strides, so tiles do not reduce them.
-        (
-            vec![up(), Layer::relu(), Layer::max_pool2d(3).into()],
-            &["conv_transpose2d relu", "max_pool2d"],
-        ),
-    ] {
+        [up(), Layer::relu(), Layer::max_pool2d(3)] => &["conv_transpose2d relu", "max_pool2d"][..];
+    } {
         let chain = Chain::new(8, layers).unwrap();
         for (dtype, properties) in DTYPES.iter().zip([H200, A100, SM_86]) {
             let chosen = chosen(

@@ -7,10 +7,10 @@ use kernels_gpu::fused::implicit_gemm::{
 };
 
 use super::super::convolved::{Convolved, Parameters};
-use super::super::preparation::{Preparation, prepared};
 use super::ImplicitGemm;
 use crate::device::{DType, Order};
 use crate::error::Result;
+use crate::operators::preparation::{Preparation, prepared};
 use crate::program::{MapOf, ProgramBuilder, Value};
 use cuda_std::Label;
 use launch_config::implicit_gemm::sm90::MainloopConfig;
@@ -204,115 +204,42 @@ pub(crate) fn append(
         let filter_boxes = in_place.then(|| MapOf::read(filters, filter_boxes(g)));
         let largest = scales.as_ref().map(|scales| scales.largest);
         let residual = parameters.residual;
-        // SAFETY: reformatted input and filters are those of this config, or are read in place by their
-        // strides. Bias, gain and shift, if present, have an element for each channel; the epilogue and the
-        // list say whether the last two are. `y` has an element for each output, and `moments` has the
-        // config's size, or one for each result that `reduced` leaves. The pipelines fit the launch's shared
-        // memory. Without a norm, input and filters exist. The list (`rounded` in NHWC) says whether there is
-        // a residual, which has the shape and layout of `y`.
-        let launch = |program: &mut ProgramBuilder, recorded, descales, bytes_moved| unsafe {
+        let launch = |program: &mut ProgramBuilder, recorded, descales, bytes_moved| {
+            // The arguments that all kernels have, and those before and after the output that some have.
+            macro_rules! launch {
+                ($family:ident: $($before:expr),*; $($behind:expr),+) => {{
+                    let arguments = (
+                        words, descales, operands, filter_descales, bias, $($before,)*
+                        y, $($behind,)+ recorded,
+                    );
+                    // SAFETY: reformatted input and filters are those of this config, or are read in place by
+                    // their strides. Bias, gain and shift, if present, have an element for each channel; the
+                    // epilogue and the list say whether the last two are. `y` has an element for each output,
+                    // and `moments` has the config's size, or one for each result that `reduced` leaves. The
+                    // pipelines fit the launch's shared memory. Without a norm, input and filters exist. The
+                    // list (`rounded` in NHWC) says whether there is a residual, which has the shape and
+                    // layout of `y`.
+                    unsafe {
+                        program.launch_moving(&$family, &labels, shape, arguments, bytes_moved)
+                    }
+                }};
+            }
             match gemm.writes() {
-                Layout::Nchw if !g.epilogue.is_store() => {
-                    let family = &IMPLICIT_GEMM_SM90;
-                    let arguments = (
-                        words,
-                        descales,
-                        operands,
-                        filter_descales,
-                        bias,
-                        y,
-                        moments,
-                        largest,
-                        in_boxes,
-                        filter_boxes,
-                        *g,
-                        mainloop,
-                        recorded,
-                    );
-                    program.launch_moving(family, &labels, shape, arguments, bytes_moved)
-                }
-                Layout::Nchw if let Some(reduced) = reduced => {
-                    let family = &IMPLICIT_GEMM_SM90_REDUCE;
-                    let arguments = (
-                        words,
-                        descales,
-                        operands,
-                        filter_descales,
-                        bias,
-                        x,
-                        weight,
-                        gain,
-                        shift,
-                        gain_behind,
-                        shift_behind,
-                        y,
-                        largest,
-                        in_boxes,
-                        filter_boxes,
-                        *g,
-                        mainloop,
-                        epilogue,
-                        list,
-                        reduced,
-                        recorded,
-                    );
-                    program.launch_moving(family, &labels, shape, arguments, bytes_moved)
-                }
-                Layout::Nchw => {
-                    let family = &IMPLICIT_GEMM_SM90_STORE;
-                    let arguments = (
-                        words,
-                        descales,
-                        operands,
-                        filter_descales,
-                        bias,
-                        x,
-                        weight,
-                        gain,
-                        shift,
-                        gain_behind,
-                        shift_behind,
-                        residual,
-                        y,
-                        largest,
-                        in_boxes,
-                        filter_boxes,
-                        *g,
-                        mainloop,
-                        epilogue,
-                        list,
-                        recorded,
-                    );
-                    program.launch_moving(family, &labels, shape, arguments, bytes_moved)
-                }
-                Layout::Nhwc => {
-                    let family = &IMPLICIT_GEMM_SM90_NHWC;
-                    let arguments = (
-                        words,
-                        descales,
-                        operands,
-                        filter_descales,
-                        bias,
-                        x,
-                        weight,
-                        gain,
-                        shift,
-                        gain_behind,
-                        shift_behind,
-                        residual,
-                        y,
-                        largest,
-                        in_boxes,
-                        filter_boxes,
-                        *g,
-                        mainloop,
-                        epilogue,
-                        list,
-                        rounded,
-                        recorded,
-                    );
-                    program.launch_moving(family, &labels, shape, arguments, bytes_moved)
-                }
+                Layout::Nchw if !g.epilogue.is_store() => launch!(
+                    IMPLICIT_GEMM_SM90:; moments, largest, in_boxes, filter_boxes, *g, mainloop
+                ),
+                Layout::Nchw if let Some(reduced) = reduced => launch!(
+                    IMPLICIT_GEMM_SM90_REDUCE: x, weight, gain, shift, gain_behind, shift_behind;
+                    largest, in_boxes, filter_boxes, *g, mainloop, epilogue, list, reduced
+                ),
+                Layout::Nchw => launch!(
+                    IMPLICIT_GEMM_SM90_STORE: x, weight, gain, shift, gain_behind, shift_behind,
+                    residual; largest, in_boxes, filter_boxes, *g, mainloop, epilogue, list
+                ),
+                Layout::Nhwc => launch!(
+                    IMPLICIT_GEMM_SM90_NHWC: x, weight, gain, shift, gain_behind, shift_behind,
+                    residual; largest, in_boxes, filter_boxes, *g, mainloop, epilogue, list, rounded
+                ),
             }
         };
         let recorded = scales.as_ref().map_or(0, |scales| scales.recorded);

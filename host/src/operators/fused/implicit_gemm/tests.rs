@@ -1,10 +1,10 @@
 use super::super::convolved::Parameters;
-use super::super::preparation::{Preparations, Prepared};
 use super::*;
 use crate::data;
 use crate::device::{Device, Tensor};
 use crate::operators::conv::Filters;
 use crate::operators::launching::Affine;
+use crate::operators::preparation::{Preparations, Prepared};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::Conv3dSpec;
 use launch_config::KernelGeometry;

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::{GraphLayer, Layer, LayerProblem};
 use crate::error::{SpecError, channels_alone};
-use crate::graph::layer::{GraphLayer, Layer, LayerProblem};
 use crate::setters::setters;
 use crate::shape::ChannelShape;
 

@@ -4,10 +4,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Flow, GraphLayer, Layer, LayerProblem};
 use crate::error::{RankRule, SpecError};
 use crate::flatten::{FlattenProblem, samples};
-use crate::graph::Layer;
-use crate::graph::layer::{Flow, GraphLayer, LayerProblem};
 use crate::shape::{MAX_RANK, Shape, elements};
 
 const OPERATOR: &str = "reshape";

@@ -1,29 +1,9 @@
-//! Max pools as layers, and their form in files.
-
-use alloc::vec::Vec;
+//! The attributes of max pools in files.
 
 use serde::{Deserialize, Serialize};
 
 use super::MaxPoolSpec;
-use crate::SpecError;
-use crate::graph::file::{Axes, AxesError, axes, is_false};
-use crate::graph::layer::{GraphLayer, Layer, LayerProblem};
-use crate::pool::layer::layers;
-use crate::setters::PerAxis;
-
-impl Layer {
-    /// Returns a max pooling of images, see [`MaxPoolSpec::new`].
-    #[must_use]
-    pub fn max_pool2d(kernel_size: impl Into<PerAxis<2>>) -> MaxPoolSpec<2> {
-        MaxPoolSpec::new(kernel_size)
-    }
-
-    /// Returns a max pooling of volumes, see [`MaxPoolSpec::new`].
-    #[must_use]
-    pub fn max_pool3d(kernel_size: impl Into<PerAxis<3>>) -> MaxPoolSpec<3> {
-        MaxPoolSpec::new(kernel_size)
-    }
-}
+use crate::attributes::{Axes, AxesError, axes, is_false};
 
 /// The attributes of a max pooling in a file.
 #[derive(Serialize, Deserialize)]
@@ -66,9 +46,4 @@ impl<const D: usize> From<MaxPoolSpec<D>> for MaximumFile {
             ceil_mode: spec.ceil_mode,
         }
     }
-}
-
-layers! {
-    MaxPoolSpec<2>: 2, MaxPool2d;
-    MaxPoolSpec<3>: 3, MaxPool3d;
 }

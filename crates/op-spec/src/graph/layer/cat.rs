@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Flow, GraphLayer, Layer, LayerProblem};
 use crate::error::{Quantity, SpecError, at_least_one};
-use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
 use crate::shape::AxisShape;
 
 const OPERATOR: &str = "cat";

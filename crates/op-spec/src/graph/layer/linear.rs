@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Convolution, Flow, GraphLayer, Layer, LayerProblem};
+use crate::attributes::{is_true, yes};
 use crate::error::{Quantity, RankRule, SpecError, at_least_one, channels_alone};
 use crate::graph::Initialisation;
-use crate::graph::file::{is_true, yes};
-use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
 use crate::graph::parameters::{Wanted, unless};
 use crate::setters::setters;
 use crate::{ConvProblem, ConvSpec};
@@ -92,6 +92,10 @@ impl LinearLayer {
 impl GraphLayer for LinearLayer {
     fn dimensions(&self) -> Option<usize> {
         self.dim.is_none().then_some(0)
+    }
+
+    fn convolution(&self) -> Option<Convolution> {
+        Some(Convolution::Ordinary)
     }
 
     fn needs_channels(&self) -> bool {

@@ -22,7 +22,7 @@ pub enum ByItself {
 
 impl ByItself {
     /// The operator's name.
-    pub(super) const fn operator(&self) -> &'static str {
+    pub(in crate::graph) const fn operator(&self) -> &'static str {
         match self {
             Self::Reshape(operator) => operator,
             Self::Cat(_) => "cat",

@@ -7,20 +7,24 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConvProblem, ConvSpec, Padding, PaddingMode};
-use crate::SpecError;
+use super::{Convolution, Flow, GraphLayer, Layer, LayerProblem};
+use crate::attributes::{Axes, AxesError, axes, is_one, is_true, one, yes};
 use crate::graph::Initialisation;
-use crate::graph::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
-use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
 use crate::graph::parameters::{Wanted, unless};
 use crate::setters::{PerAxis, setters};
+use crate::{ConvProblem, ConvSpec, Padding, PaddingMode, SpecError};
 
-/// Defines the layers of a kind of convolutions: their fields, their constructors, and their part in a graph.
+/// Defines the layers of a kind of convolutions: their fields, their constructors, their part in a graph, and
+/// their form in files, where some attributes have their own types, errors and conversions.
 macro_rules! convolution_layers {
     (
         $(#[$doc:meta])*
-        $Layer:ident($Spec:ident, $Problem:ident, $file:literal);
-        $($(#[$of_rank:meta])* $name:ident = $rank:literal;)+
+        $Layer:ident($Spec:ident, $Problem:ident) is $Kind:ident;
+        $($(#[$of_rank:meta])* fn $name:ident = $rank:literal;)+
+        file $File:ident($file:literal, $Error:ty) {$(
+            $(#[$serde:meta])*
+            $field:ident: $Field:ty = |$read:ident| $attribute:expr, |$written:ident| $value:expr;
+        )+}
     ) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +41,69 @@ macro_rules! convolution_layers {
             pub attributes: $Spec<D>,
             /// Whether the layer adds a bias.
             pub bias: bool,
+        }
+
+        #[derive(Serialize, Deserialize)]
+        #[serde(deny_unknown_fields, expecting = "an object of attributes")]
+        struct $File {
+            name: String,
+            out_channels: usize,
+            kernel_size: Axes,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            stride: Option<Axes>,
+            $($(#[$serde])* $field: $Field,)+
+            #[serde(skip_serializing_if = "Option::is_none")]
+            dilation: Option<Axes>,
+            #[serde(default = "one", skip_serializing_if = "is_one")]
+            groups: usize,
+            #[serde(default = "yes", skip_serializing_if = "is_true")]
+            bias: bool,
+        }
+
+        #[doc(hidden)] // only for serde
+        impl<const D: usize> TryFrom<$File> for $Layer<D> {
+            type Error = $Error;
+
+            fn try_from(file: $File) -> Result<Self, $Error> {
+                let kernel_size = file.kernel_size.values("kernel_size")?;
+                let stride = axes("stride", file.stride.as_ref(), 1)?;
+                $(let $field = {
+                    let $read = file.$field;
+                    $attribute
+                };)+
+                Ok(Self {
+                    kernel_size,
+                    attributes: $Spec {
+                        stride,
+                        $($field,)+
+                        dilation: axes("dilation", file.dilation.as_ref(), 1)?,
+                        groups: file.groups,
+                    },
+                    name: file.name,
+                    out_channels: file.out_channels,
+                    bias: file.bias,
+                })
+            }
+        }
+
+        impl<const D: usize> From<$Layer<D>> for $File {
+            fn from(layer: $Layer<D>) -> Self {
+                let attributes = layer.attributes;
+                $(let $field = {
+                    let $written = attributes.$field;
+                    $value
+                };)+
+                Self {
+                    name: layer.name,
+                    out_channels: layer.out_channels,
+                    kernel_size: Axes::of(&layer.kernel_size),
+                    stride: Axes::unless(&attributes.stride, 1),
+                    $($field,)+
+                    dilation: Axes::unless(&attributes.dilation, 1),
+                    groups: attributes.groups,
+                    bias: layer.bias,
+                }
+            }
         }
 
         impl<const D: usize> $Layer<D> {
@@ -75,6 +142,10 @@ macro_rules! convolution_layers {
         {
             fn dimensions(&self) -> Option<usize> {
                 Some(D)
+            }
+
+            fn convolution(&self) -> Option<Convolution> {
+                Some(Convolution::$Kind)
             }
 
             fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
@@ -119,13 +190,22 @@ convolution_layers! {
     /// assert_eq!(chain.problem(&[1, 4, 8, 16, 16])?.output_shape(), [1, 32, 8, 8, 8]);
     /// # Ok::<(), op_spec::graph::GraphError>(())
     /// ```
-    ConvLayer(ConvSpec, ConvProblem, "ConvFile");
+    ConvLayer(ConvSpec, ConvProblem) is Ordinary;
     /// A convolution of sequences, see [`ConvLayer::new`].
-    conv1d = 1;
+    fn conv1d = 1;
     /// A convolution of images, see [`ConvLayer::new`].
-    conv2d = 2;
+    fn conv2d = 2;
     /// A convolution of volumes, see [`ConvLayer::new`].
-    conv3d = 3;
+    fn conv3d = 3;
+    file ConvFile("ConvFile", ConvFileError) {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        padding: Option<PaddingFile> = |padding| match padding {
+            None => Padding::default(),
+            Some(padding) => padding.read()?,
+        }, |padding| PaddingFile::of(padding);
+        #[serde(default, skip_serializing_if = "is_zeros")]
+        padding_mode: PaddingMode = |mode| mode, |mode| mode;
+    }
 }
 
 impl<const D: usize> ConvLayer<D> {
@@ -158,26 +238,6 @@ setters! {
         /// Sets whether the layer adds a bias.
         bias(bias: bool) |layer| layer.bias = bias;
     }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object of attributes")]
-struct ConvFile {
-    name: String,
-    out_channels: usize,
-    kernel_size: Axes,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stride: Option<Axes>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    padding: Option<PaddingFile>,
-    #[serde(default, skip_serializing_if = "is_zeros")]
-    padding_mode: PaddingMode,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dilation: Option<Axes>,
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    groups: usize,
-    #[serde(default = "yes", skip_serializing_if = "is_true")]
-    bias: bool,
 }
 
 /// Padding in a file: numbers, or the name of a rule.
@@ -236,47 +296,6 @@ impl fmt::Display for ConvFileError {
                 f,
                 "padding is `{name}`, expected `same`, `valid`, a number or one for each axis"
             ),
-        }
-    }
-}
-
-#[doc(hidden)] // only for serde
-impl<const D: usize> TryFrom<ConvFile> for ConvLayer<D> {
-    type Error = ConvFileError;
-
-    fn try_from(file: ConvFile) -> Result<Self, ConvFileError> {
-        Ok(Self {
-            kernel_size: file.kernel_size.values("kernel_size")?,
-            attributes: ConvSpec {
-                stride: axes("stride", file.stride.as_ref(), 1)?,
-                padding: match &file.padding {
-                    None => Padding::default(),
-                    Some(padding) => padding.read()?,
-                },
-                padding_mode: file.padding_mode,
-                dilation: axes("dilation", file.dilation.as_ref(), 1)?,
-                groups: file.groups,
-            },
-            name: file.name,
-            out_channels: file.out_channels,
-            bias: file.bias,
-        })
-    }
-}
-
-impl<const D: usize> From<ConvLayer<D>> for ConvFile {
-    fn from(layer: ConvLayer<D>) -> Self {
-        let attributes = layer.attributes;
-        Self {
-            name: layer.name,
-            out_channels: layer.out_channels,
-            kernel_size: Axes::of(&layer.kernel_size),
-            stride: Axes::unless(&attributes.stride, 1),
-            padding: PaddingFile::of(attributes.padding),
-            padding_mode: attributes.padding_mode,
-            dilation: Axes::unless(&attributes.dilation, 1),
-            groups: attributes.groups,
-            bias: layer.bias,
         }
     }
 }

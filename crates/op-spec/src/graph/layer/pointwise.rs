@@ -2,9 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::{ClampSpec, GeluApproximation, PointwiseSpec};
-use crate::SpecError;
-use crate::graph::layer::{GraphLayer, Layer, LayerProblem, constructors};
+use super::{GraphLayer, Layer, LayerProblem, constructors};
+use crate::{ClampSpec, GeluApproximation, PointwiseSpec, SpecError};
 
 constructors! {
     /// A clamp with both bounds.
@@ -37,30 +36,6 @@ constructors! {
     minimum(value: f64) = Layer::Pointwise(PointwiseSpec::Minimum { value });
     /// The larger of a value and a constant.
     maximum(value: f64) = Layer::Pointwise(PointwiseSpec::Maximum { value });
-}
-
-pub(super) const fn default_negative_slope() -> f64 {
-    0.01
-}
-
-pub(super) const fn default_alpha() -> f64 {
-    1.0
-}
-
-pub(super) const fn default_beta() -> f64 {
-    1.0
-}
-
-pub(super) const fn default_threshold() -> f64 {
-    20.0
-}
-
-pub(super) const fn default_min_val() -> f64 {
-    -1.0
-}
-
-pub(super) const fn default_max_val() -> f64 {
-    1.0
 }
 
 impl GraphLayer for PointwiseSpec {

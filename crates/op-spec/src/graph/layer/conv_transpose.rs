@@ -6,13 +6,12 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConvTransposeProblem, ConvTransposeSpec};
-use crate::SpecError;
-use crate::conv::layer::{convolution_layers, weight_and_bias};
-use crate::graph::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
-use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+use super::conv::{convolution_layers, weight_and_bias};
+use super::{Convolution, Flow, GraphLayer, Layer, LayerProblem};
+use crate::attributes::{Axes, AxesError, axes, is_one, is_true, one, yes};
 use crate::graph::parameters::Wanted;
 use crate::setters::{PerAxis, setters};
+use crate::{ConvTransposeProblem, ConvTransposeSpec, SpecError};
 
 convolution_layers! {
     /// A transposed convolution, as `torch.nn.ConvTranspose1d`, `torch.nn.ConvTranspose2d` and
@@ -27,13 +26,21 @@ convolution_layers! {
     /// assert_eq!(chain.problem(&[1, 128, 16, 20])?.output_shape(), [1, 64, 32, 40]);
     /// # Ok::<(), op_spec::graph::GraphError>(())
     /// ```
-    ConvTransposeLayer(ConvTransposeSpec, ConvTransposeProblem, "ConvTransposeFile");
+    ConvTransposeLayer(ConvTransposeSpec, ConvTransposeProblem) is Transposed;
     /// A transposed convolution of sequences, see [`ConvTransposeLayer::new`].
-    conv_transpose1d = 1;
+    fn conv_transpose1d = 1;
     /// A transposed convolution of images, see [`ConvTransposeLayer::new`].
-    conv_transpose2d = 2;
+    fn conv_transpose2d = 2;
     /// A transposed convolution of volumes, see [`ConvTransposeLayer::new`].
-    conv_transpose3d = 3;
+    fn conv_transpose3d = 3;
+    file ConvTransposeFile("ConvTransposeFile", AxesError) {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        padding: Option<Axes> = |padding| axes("padding", padding.as_ref(), 0)?,
+            |padding| Axes::unless(&padding, 0);
+        #[serde(skip_serializing_if = "Option::is_none")]
+        output_padding: Option<Axes> = |padding| axes("output_padding", padding.as_ref(), 0)?,
+            |padding| Axes::unless(&padding, 0);
+    }
 }
 
 impl<const D: usize> ConvTransposeLayer<D> {
@@ -64,63 +71,5 @@ setters! {
         groups(groups: usize) |layer| layer.attributes.groups = groups;
         /// Sets whether the layer adds a bias.
         bias(bias: bool) |layer| layer.bias = bias;
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object of attributes")]
-struct ConvTransposeFile {
-    name: String,
-    out_channels: usize,
-    kernel_size: Axes,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stride: Option<Axes>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    padding: Option<Axes>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_padding: Option<Axes>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dilation: Option<Axes>,
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    groups: usize,
-    #[serde(default = "yes", skip_serializing_if = "is_true")]
-    bias: bool,
-}
-
-#[doc(hidden)] // only for serde
-impl<const D: usize> TryFrom<ConvTransposeFile> for ConvTransposeLayer<D> {
-    type Error = AxesError;
-
-    fn try_from(file: ConvTransposeFile) -> Result<Self, AxesError> {
-        Ok(Self {
-            kernel_size: file.kernel_size.values("kernel_size")?,
-            attributes: ConvTransposeSpec {
-                stride: axes("stride", file.stride.as_ref(), 1)?,
-                padding: axes("padding", file.padding.as_ref(), 0)?,
-                output_padding: axes("output_padding", file.output_padding.as_ref(), 0)?,
-                dilation: axes("dilation", file.dilation.as_ref(), 1)?,
-                groups: file.groups,
-            },
-            name: file.name,
-            out_channels: file.out_channels,
-            bias: file.bias,
-        })
-    }
-}
-
-impl<const D: usize> From<ConvTransposeLayer<D>> for ConvTransposeFile {
-    fn from(layer: ConvTransposeLayer<D>) -> Self {
-        let attributes = layer.attributes;
-        Self {
-            name: layer.name,
-            out_channels: layer.out_channels,
-            kernel_size: Axes::of(&layer.kernel_size),
-            stride: Axes::unless(&attributes.stride, 1),
-            padding: Axes::unless(&attributes.padding, 0),
-            output_padding: Axes::unless(&attributes.output_padding, 0),
-            dilation: Axes::unless(&attributes.dilation, 1),
-            groups: attributes.groups,
-            bias: layer.bias,
-        }
     }
 }

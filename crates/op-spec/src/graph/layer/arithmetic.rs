@@ -8,13 +8,15 @@ use serde::de::{DeserializeSeed, Error};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem, ArithmeticSpec};
+use super::{Flow, GraphLayer, Layer, LayerProblem, Role};
 use crate::graph::ChannelAffine;
 use crate::graph::Initialisation;
-use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem, Role};
 use crate::graph::parameters::Wanted;
 use crate::setters::setters;
-use crate::{PointwiseSpec, Quantity, ScaleProblem, SpecError};
+use crate::{
+    ArithmeticOp, ArithmeticOperand, ArithmeticProblem, ArithmeticSpec, PointwiseSpec, Quantity,
+    ScaleProblem, SpecError,
+};
 
 /// A parameter that is the other operand of an operation, broadcast by PyTorch's rules.
 #[derive(Clone, Debug, PartialEq)]

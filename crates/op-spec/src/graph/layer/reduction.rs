@@ -6,22 +6,26 @@ use serde::de::DeserializeSeed;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Dims, ReductionOp, ReductionProblem, ReductionSpec, axes};
-use crate::SpecError;
-use crate::graph::file::is_false;
-use crate::graph::layer::{Flow, GraphLayer, LayerProblem};
+use super::{Flow, GraphLayer, Layer, LayerProblem};
+use crate::attributes::is_false;
+use crate::reduction::{axes, operations};
+use crate::{Dims, ReductionOp, ReductionSpec, SpecError};
 
-impl ReductionProblem {
-    /// Returns the shape of the output for the problem's input shape.
-    #[must_use]
-    pub fn output_shape(&self, input: &[usize]) -> Vec<usize> {
-        let left = |(axis, &extent)| match self.axes >> axis & 1 {
-            0 => Some(extent),
-            _ => self.keepdim.then_some(1),
-        };
-        input.iter().enumerate().filter_map(left).collect()
-    }
+macro_rules! of_operations {
+    ($($(#[$doc:meta])* $Variant:ident = $name:ident,)+) => {
+        impl Layer {$(
+            $(#[$doc])*
+            ///
+            /// `dim` has the axes as PyTorch counts them. The output lacks these axes; see [`ReductionSpec`].
+            #[must_use]
+            pub const fn $name(dim: &[isize]) -> ReductionSpec {
+                ReductionSpec::new(ReductionOp::$Variant, dim)
+            }
+        )+}
+    };
 }
+
+operations!(of_operations);
 
 /// The attributes in a file, under the operation's name.
 #[derive(Serialize, Deserialize)]
