@@ -19,7 +19,7 @@ from ._layers import Layers
 from ._precision import matrix_products_allow_tf32
 from ._regions import Region, has_channels_last, hints
 from ._report import Entry
-from ._table import FIRST, PRODUCTS, ROWS, SPLITS, TYPES, WHOLE, Path, Refused, arguments, readers, value
+from ._table import FIRST, PRODUCTS, ROWS, SPLITS, TYPES, WHOLE, Path, Refused, arguments, is_read_until, readers, value
 
 __all__ = ["networks"]
 
@@ -230,6 +230,7 @@ class _Network(Layers):
         own = self.own | new
         outputs = [one for one in self.part if not own.issuperset(readers(one))]
         self.refused.update(one for one in outputs if one not in self.ends)
+        self.refused.update(new.args[0] for old, new in self.renewed.items() if is_read_until(self.part[-1], {old: new}))
         if self.refused:
             raise _Impossible(self.refused)
         content = {

@@ -24,7 +24,7 @@ from torch import fx
 from . import _native
 from ._chain import parsed
 from ._report import Entry
-from ._table import FIRST, POINTWISE, ROWS, Path, Refused, gate, is_copy, operand, readers, same, value
+from ._table import FIRST, POINTWISE, ROWS, Path, Refused, gate, is_copy, is_read_until, operand, readers, same, value
 from .ops import OPERATORS, operator_of
 
 __all__ = [
@@ -245,12 +245,14 @@ class _Finder:
         try:
             _expect_worth(path.layers)
             _expect_shape(path, value(last))
+            parameters = [path.parameters[name] for name in parsed(path.text).names]
+            renewed = {one: new for one, new in path.renewed.items() if one in parameters}
+            if is_read_until(nodes[-1], renewed):
+                raise Refused("its new running statistics are read before it ends")
             self.move_extents(path, nodes)
         except Refused as refused:
             entry.reason = str(refused)
             return entry
-        table = parsed(path.text).names
-        parameters = [path.parameters[name] for name in table]
         entry.taken = True
         return Region(
             text=path.text,
@@ -261,7 +263,7 @@ class _Finder:
             nodes=nodes,
             outputs=nodes[-1:],
             is_dense=value(last).is_contiguous() and value(path.x).is_contiguous(),
-            renewed={one: new for one, new in path.renewed.items() if one in parameters},
+            renewed=renewed,
             entry=entry,
         )
 

@@ -33,6 +33,7 @@ __all__ = [
     "Refused",
     "gate",
     "is_copy",
+    "is_read_until",
     "operand",
     "part",
     "readers",
@@ -856,13 +857,17 @@ def _batch_norm_in_training(node: fx.Node, path: Path) -> None:
     layer |= {"training": True, "momentum": _number(a["momentum"])}
     values = {"running_mean": running[0], "running_var": running[1]}
     path.add({"batch_norm": layer}, [node, results[0]], weight=weight, bias=bias, **values)
-    new = (results.get(number) for number in (3, 4))
-    path.renewed |= {old: one for old, one in zip(running, new) if one is not None}
+    path.renewed |= {old: results[number] for old, number in zip(running, (3, 4)) if number in results}
 
 
 def _writes(node: fx.Node, target: fx.Node) -> bool:
     """Whether a node writes to a tensor without reading it."""
     return node.target is aten.copy_.default and node.args[0] is target
+
+
+def is_read_until(last: fx.Node, renewed: dict[fx.Node, fx.Node]) -> bool:
+    """Whether new running statistics are read up to this node, at which a region or a network writes them."""
+    return any(not (_writes(user, old) or user > last) for old, new in renewed.items() for user in new.users)
 
 
 @_row(aten.native_layer_norm.default, first="layer norm")

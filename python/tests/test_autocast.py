@@ -8,6 +8,7 @@ import pytest
 import torch
 from support import DEVICES, ResidualBlock, chains, exact_of, expect_close, fused, reasons
 from torch import nn
+from torch.nn import functional as F
 
 LOW = [torch.float16, torch.bfloat16]
 
@@ -100,6 +101,34 @@ def test_float32_that_is_read_is_not_rounded(dtype):
     assert y.dtype is z.dtype is dtype
     assert chains(ours)[0] == "conv2d group_norm silu"
     expect_close(y, z.double(), dtype)
+
+
+@pytest.mark.parametrize("dtype", LOW)
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(lambda y, w, r: y * w, lambda y, w, r: y + w, lambda y, w, r: w - y, lambda y, w, r: y / w[0, 0, 0]),
+        *(lambda y, w, r: F.prelu(y, w.flatten()), lambda y, w, r: y + r, lambda y, w, r: r * y),
+    ],
+)
+def test_operands_of_float32_are_not_rounded(function, dtype):
+    """Between a norm in float32 and a conversion to 16 bits."""
+
+    class Wide(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm, self.w = nn.Conv2d(3, 8, 3).to(dtype), nn.GroupNorm(2, 8), torch.rand(8, 1, 1) + 0.5
+
+        def forward(self, x, r):
+            return function(self.norm(self.conv(x.to(dtype)).float()), self.w, r).to(dtype)
+
+    plain = Wide().eval()
+    ours, inputs = fused(plain), [torch.randn(2, 3, 9, 9), torch.randn(2, 8, 7, 7)]
+    with torch.no_grad():
+        y, z = ours(*inputs), plain(*inputs)
+    assert y.dtype is z.dtype is dtype
+    expect_close(y, z.double(), dtype)
+    assert chains(ours)[0] == "conv2d"
 
 
 def test_halves_run_in_their_type():

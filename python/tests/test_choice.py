@@ -6,9 +6,12 @@ import contextlib
 
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional as F
 
 from convfuse import _choice
-from convfuse._report import Report, compiled, note
+from convfuse._backend import Options, Program
+from convfuse._report import Report, Times, compiled, note
 
 
 def test_the_device_of_the_example_is_waited_for(monkeypatch):
@@ -29,6 +32,24 @@ def test_the_device_of_the_example_is_waited_for(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph", refuse)
     assert _choice.measure(lambda: None, torch.device("cuda:1"), 0.01).call > 0
     assert set(seen) == {1} and current == [0]
+
+
+def test_regions_alone_are_timed_for_each_of_their_shapes(monkeypatch):
+    """Regions with the same layers are left out together, by the sum of their times."""
+
+    def function(x, weight):
+        y = torch.relu(F.conv2d(x, weight, padding=1))
+        return torch.relu(F.conv2d(F.interpolate(y, scale_factor=2.0), weight, padding=1))
+
+    for small, large, is_slower in ((1.0, -3.0, False), (3.0, -1.0, True), (-3.0, 1.0, False), (-1.0, 3.0, True)):
+        differences = [small, 0.0, large, 0.0]
+        monkeypatch.setattr(_choice, "measure", lambda *_, times=differences: Times(times.pop(0)))
+        graph = make_fx(function, tracing_mode="fake")(torch.randn(1, 3, 4, 4), torch.randn(3, 3, 3, 3))
+        program = Program.of(graph, Options("accurate", cpu=True))
+        keys = {one.key for one in program.regions}
+        assert len(program.regions) == 2 and len(keys) == 1
+        assert _choice.slower_alone(program.regions, False, False, ()) == (keys if is_slower else set())
+        assert differences == []
 
 
 def test_reports_are_of_parameters_that_are_there():

@@ -13,9 +13,12 @@ import torch
 from support import BLOCKS, block, exact, exact_of, expect_close, expect_near
 from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch._functorch import config as functorch_config
 from torch._functorch.aot_autograd import make_boxed_func
+from torch._guards import TracingContext
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn import functional as F
 
 import convfuse
@@ -102,6 +105,7 @@ def test_inductor_is_given_its_own_options(programs, monkeypatch):
     x = torch.randn(1, 3, 8, 8)
     ways = [
         {"options": OPTIONS | {"max_autotune": True}},
+        {"options": OPTIONS | {"max-autotune": True}},
         {"options": OPTIONS},
         {"mode": "reduce-overhead"},
     ]
@@ -109,8 +113,8 @@ def test_inductor_is_given_its_own_options(programs, monkeypatch):
         torch._dynamo.reset()
         with torch.no_grad():
             torch.compile(net(), backend="convfuse", **way)(x)
-    assert [one[0] for one in seen] == [True, False, False]
-    assert [one[1] for one in seen] == [False, False, True]
+    assert [one[0] for one in seen] == [True, True, False, False]
+    assert [one[1] for one in seen] == [False, False, False, True]
     for wrong in ({"precision": "high"}, {"choice": "best"}, {"batch_invariant": 3}):
         with pytest.raises(Exception, match="must be"), torch.no_grad():
             torch.compile(net(), backend="convfuse", options=wrong)(x.clone())
@@ -218,6 +222,30 @@ def test_extents_within_a_region_may_be_read(kernels):
             x = torch.randn(shape)
             expect_near(ours(x), exact_of(plain, x))
     assert taken(kernels)[0] in ([], ["conv2d group_norm relu"])
+
+
+def test_extents_that_are_read_before_a_region_ends_refuse_it():
+    """Dynamo computes most extents from those of inputs; other tracers read them where the code does."""
+
+    def function(x, weight):
+        y = F.conv2d(x, weight, stride=2)
+        z = torch.ones(y.shape[2:]).mean()
+        return F.relu(F.group_norm(y, 2)), z
+
+    inputs = torch.randn(2, 3, 15, 17), torch.randn(8, 3, 3, 3)
+    mode, extents = FakeTensorMode(shape_env=ShapeEnv()), [DimDynamic.STATIC] * 2 + [DimDynamic.DYNAMIC] * 2
+    known = StatelessSymbolicContext(extents)
+    x, weight = mode.from_tensor(inputs[0], symbolic_context=known), mode.from_tensor(inputs[1], static_shapes=True)
+    with torch.no_grad():
+        with mode:
+            graph = make_fx(function)(x, weight)
+        program = _backend.Program.of(graph, _backend.Options("accurate", cpu=True))
+        run = program.without(())
+        run.graph.lint()
+        for y, z in zip(run(*inputs), function(*inputs), strict=True):
+            torch.testing.assert_close(y, z, rtol=1e-4, atol=1e-4)
+    (entry,) = program.entries[:1]
+    assert not entry.taken and "read before it is computed" in entry.reason
 
 
 def test_what_is_written_to_is_written_to(kernels):
@@ -336,6 +364,34 @@ def test_forms_are_timed_without_inductors_graphs(kernels, monkeypatch):
         y = torch.compile(model, backend="convfuse", options=options)(x)[0]
     expect_near(y, exact_of(model, x)[0])
     assert seen == [(False, 0), (False, 2), (False, 1), (True, 2)]
+
+
+@pytest.mark.parametrize("kept", range(3))
+def test_strides_are_those_of_the_form_that_is_kept(kernels, monkeypatch, kept):
+    """Inductor reports the strides of each form's outputs to the code that wraps the graph."""
+    from torch._inductor import compile_fx
+
+    inner, whole, seen = compile_fx.compile_fx_inner, _inductor._compiled, []
+
+    def noted(graph, examples, **named):
+        calls = sum(one.target in OPERATORS for one in graph.graph.nodes)
+        TracingContext.get().output_strides.append((calls,))
+        return inner(graph, examples, **named)
+
+    def program(*arguments):
+        run = whole(*arguments)
+        seen.append(list(TracingContext.get().output_strides))
+        return run
+
+    times = [3.0, 3.0, 3.0]
+    times[kept] = 1.0
+    monkeypatch.setattr(compile_fx, "compile_fx_inner", noted)
+    monkeypatch.setattr(_inductor, "_compiled", program)
+    monkeypatch.setattr(_inductor, "slower_alone", lambda *_: set())
+    monkeypatch.setattr(_inductor, "measure", lambda *_: Times(times.pop(0)))
+    with torch.no_grad():
+        compiled(net(), "time")(torch.randn(2, 3, 8, 10))
+    assert seen == [[((0, 2, 1)[kept],)]]
 
 
 def test_a_graph_that_cannot_be_timed_is_inductors(kernels, monkeypatch):
@@ -563,6 +619,15 @@ def test_tangents_in_compiled_code_are_as_with_other_backends(kernels, layers):
         torch.testing.assert_close(*found)
     else:
         assert found[0] is found[1]
+
+
+def test_inductors_cache_of_whole_graphs_is_not_read(programs):
+    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.SiLU()).eval(), torch.randn(2, 3, 8, 8)
+    with torch.no_grad(), functorch_config.patch(enable_autograd_cache=True):
+        for backend, options in (("inductor", {}), ("convfuse", OPTIONS)):
+            torch._dynamo.reset()
+            expect_near(torch.compile(model, backend=backend, options=options)(x), exact_of(model, x))
+    assert taken(programs) == [["conv2d group_norm silu"]]
 
 
 def test_chains_are_calls_in_compiled_code(kernels):

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import convfuse
-from convfuse import arrays
+from convfuse import _export, arrays
 
 
 class Bottleneck(nn.Module):
@@ -361,6 +361,36 @@ def test_other_models_are_refused(tmp_path):
         convfuse.export(norm, torch.randn(1, 4, 8, 8), tmp_path / "net")
     exported = convfuse.export(norm, torch.randn(2, 4, 8, 8), tmp_path / "net")
     assert operators(exported) == ["conv2d", "batch_norm"]
+
+
+def test_each_module_stays_in_its_mode(tmp_path):
+    for modes in ((True, True, False), (True, False, True), (False, True, False)):
+        model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4))
+        for one, training in zip(model.modules(), modes, strict=True):
+            one.training = training
+        convfuse.export(model, torch.randn(2, 4, 8, 8), tmp_path / "net")
+        assert tuple(one.training for one in model.modules()) == modes
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "is_alike"),
+    [
+        *((one, one, True) for one in (0.0, 2.0, NAN, INF, -INF)),
+        *((one, 2.0, False) for one in (NAN, INF, -INF, 2.1)),
+        *((2.0, one, False) for one in (NAN, INF, -INF)),
+        *((INF, -INF, False), (NAN, INF, False), (INF, NAN, False), (4.001, 4.0, True)),
+    ],
+)
+def test_the_check_compares_each_value(got, want, is_alike):
+    found, wanted = torch.tensor([1.0, got]), torch.tensor([1.0, want])
+    if is_alike:
+        assert _export._error(found, wanted) < 1e-3
+    else:
+        with pytest.raises(convfuse.ExportError, match="differs from the model by"):
+            _export._error(found, wanted)
 
 
 def test_the_check_finds_another_result(tmp_path, monkeypatch):

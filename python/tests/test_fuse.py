@@ -24,6 +24,7 @@ from support import (
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import convfuse
@@ -512,6 +513,37 @@ def test_others_trace_the_models_own_code():
         expect_same(torch.compile(ours, backend="aot_eager", fullgraph=True)(x), plain(x))
 
 
+def test_others_trace_a_fused_part():
+    plain = nn.Sequential(block(), nn.ReLU())
+    ours, x = nn.Sequential(fused(plain[0]), nn.ReLU()), image()
+    with torch.no_grad():
+        ours(x)
+        expect_same(torch.fx.symbolic_trace(ours)(x), plain(x))
+
+
+class Seen(TorchDispatchMode):
+    """Notes the operators that are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.operators = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        self.operators.append(function)
+        return function(*arguments, **(named or {}))
+
+
+def test_dispatch_modes_see_pytorchs_operators():
+    plain, x, seen = block(), image(), []
+    for model in (plain, fused(plain)):
+        with torch.no_grad():
+            model(x)
+            with Seen() as mode:
+                model(x)
+        seen.append(mode.operators)
+    assert seen[0] == seen[1] and seen[0]
+
+
 def test_operations_are_counted_as_before():
     plain, x = block(), image()
     counts = []
@@ -600,6 +632,23 @@ def test_regions_are_kept_if_the_whole_model_is_faster_by_them(monkeypatch, like
         assert all(liked in ("all", *one.split()) for one in chains(ours))
     else:
         assert "as fast by PyTorch's own operators" in str(report)
+
+
+def test_a_clock_changes_neither_buffers_nor_generators():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.5)).train()
+    x, before = image(), copy.deepcopy(model.state_dict())
+    state = torch.get_rng_state()
+    convfuse.fuse(model, x, cpu=True)
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_unfuse_undoes_modules_within():
+    model = nn.Sequential(nn.Sequential(fused(block())), nn.ReLU())
+    assert convfuse.unfuse(model) is model
+    for one in model.modules():
+        assert not {_fuse._STATE, _fuse._CALLED, _fuse._REPLICATED} & set(one.__dict__)
 
 
 def test_a_clock_decides():

@@ -212,6 +212,35 @@ def test_the_batch_may_be_a_symbol():
     assert len(ours.__dict__["_convfuse"].kernels.programs) == 2 and layers(call)[-1] == "mean"
 
 
+def test_values_of_networks_may_be_seen_in_another_shape():
+    """PyTorch's layer norm gives dense values of channels-last ones, a network channels-last ones."""
+
+    class Seen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            convs = (nn.Conv2d(8, 8, 3, padding=1) for _ in range(2))
+            self.body = nn.Sequential(nn.LayerNorm([8, 6, 6]), *convs, nn.LayerNorm([8, 6, 6]))
+
+        def forward(self, x):
+            return self.body(x).view(-1, 18)
+
+    _, (call,) = of_networks(Seen().eval(), image(2, 8, 6, 6).to(memory_format=torch.channels_last))
+    assert layers(call) == ["layer_norm", "conv2d", "conv2d", "layer_norm"]
+
+
+def test_further_inputs_that_are_joined_divide_networks():
+    class Joined(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Sequential(Block(3, 8), Block(8, 8)), Block(10, 8)
+
+        def forward(self, x, other):
+            return self.last(torch.cat([self.first(x), other], 1))
+
+    ours, found = of_networks(Joined().eval(), image(2, 3, 8, 8), image(2, 2, 8, 8))
+    assert len(found) == 2 and convfuse.report(ours).replaced == 9
+
+
 class OfRows(nn.Module):
     """A ConvNeXt block, with a norm and linear maps over the channels."""
 
@@ -310,3 +339,16 @@ def test_concatenations_read_earlier_ones():
     call = all_calls[-1]
     joined = [layer["layer"]["cat"] for layer in json.loads(call.args[2])["layers"] if "cat" in layer["layer"]]
     assert [len(one["inputs"]) for one in joined] == [1] * 3
+
+
+def test_concatenations_along_other_axes_are_not_read():
+    class Joins(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 3, 3, padding=1)
+
+        def forward(self, x):
+            y = F.silu(self.conv(x))
+            return tuple(torch.cat(values, dim) for dim in (0, 2, 3, 1) for values in ([x, y], [x, y, x]))
+
+    of_networks(Joins().eval(), image(3, 3, 3, 3))

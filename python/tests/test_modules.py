@@ -19,6 +19,7 @@ from support import (
     products_in_full,
     redraw,
 )
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn.modules import module as _module
 
 from convfuse import nn as fused_nn
@@ -238,6 +239,15 @@ def test_fast_products_are_chosen_by_the_setting(device):
     expect_close(allowed, exact(module, x), factor=200)
     with pytest.raises(ValueError, match="must be one of"):
         module.precision = "high"
+
+
+def test_modules_that_are_compiled_in_place_run_compiled():
+    module, (x,) = block("decoder", "cpu")
+    counter = CompileCounterWithBackend("aot_eager")
+    module.compile(backend=counter)
+    with torch.no_grad():
+        expect_close(module(x), exact(module, x))
+    assert counter.frame_count == 1
 
 
 HOOKS = ["forward_pre_hook", "forward_hook", "full_backward_pre_hook", "full_backward_hook"]

@@ -64,6 +64,8 @@ SHAPED = {
     ],
     "bins": [CONV, {"adaptive_avg_pool2d": {"output_size": [3, 7]}}],
     "places": [CONV, {"gate": {"input": "places", "dim": 1}}],
+    "corners": [CONV, {"upsample": {"mode": "bilinear", "size": [9, 12], "align_corners": True}}],
+    "centres": [CONV, {"upsample": {"mode": "bilinear", "scale_factor": [2.0, 1.5]}}],
 }
 
 
@@ -294,6 +296,17 @@ def test_what_is_known_beforehand_comes(name, dtype, device):
             assert facts(*fake) == real, how
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_of_wider_parameters_have_their_type(dtype):
+    module, (x,) = block("decoder", "cpu")
+    values = [one.detach().requires_grad_() for one in module.chain_parameters()]
+    y = ops.run([x.to(dtype)], values, module.chain)
+    assert y.dtype is dtype
+    expect_close(y, exact(module, x), dtype)
+    for one, gradient in zip(values, torch.autograd.grad(y.float().square().sum(), values)):
+        assert gradient.dtype is one.dtype is torch.float32
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", BLOCKS)
 def test_gradients_are_those_of_the_layers(name, device):
@@ -329,7 +342,9 @@ def test_floating_point_operations_are_counted(name):
     assert ours.get_total_flops() == theirs.get_total_flops() > 0
 
 
-@pytest.mark.parametrize("layer", [{"hardsigmoid": {}}, {"hardtanh": {}}, {"sub": {"name": "b"}}])
+@pytest.mark.parametrize(
+    "layer", [{"hardsigmoid": {}}, {"hardtanh": {}}, {"sub": {"name": "b"}}, {"instance_norm": {"name": "n"}}]
+)
 @pytest.mark.parametrize("shape", [(2, 3, 9), (3, 9), (2, 3, 9, 7), (3, 9, 7)])
 def test_functions_with_defaults_match_float64(layer, shape):
     axes = len(shape) - (1 if shape[0] == 3 else 2)

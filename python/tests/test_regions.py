@@ -448,6 +448,8 @@ READERS = {
         "dim is 0",
     ),
     "a layer norm over the batch": (nn.LayerNorm(IMAGE), "over the batch"),
+    "a layer norm of features": (nn.Sequential(nn.Flatten(), nn.LayerNorm(396)), "of features"),
+    "a layer norm of rows": (nn.Sequential(nn.Flatten(2), nn.LayerNorm(132)), "of rows"),
     "float64": (after().double(), "no kernels for torch.float64"),
 }
 
@@ -492,6 +494,7 @@ def test_paths_end_where_the_table_does():
         lambda y: y.amax(),
         lambda y: y.sum((2, 3), dtype=torch.float64),
         lambda y: F.selu(y),
+        lambda y: torch.ops.aten.elu(y, 1.0, 1.0, 0.5),
         lambda y: F.pad(y, (1, 0, 1, 1)),
         lambda y: F.pad(y, (1, 1, 1, 1), value=1.0),
         lambda y: y.flatten(1),
@@ -601,6 +604,26 @@ def test_parameters_of_float32_between_16_bits_are_refused(end):
     assert y.dtype is z.dtype
     torch.testing.assert_close(y, z, rtol=2e-2, atol=2e-2)
     assert chains(ours) == [BEGIN]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "end",
+    [
+        *(lambda y, wide: y.sum((2, 3), dtype=wide), lambda y, wide: y.mean(1, True, dtype=wide)),
+        *(lambda y, wide: y.mean((2, 3), True, dtype=wide), lambda y, wide: y.softmax(1, dtype=wide)),
+    ],
+)
+def test_results_of_float32_between_16_bits_are_not_rounded(end, dtype):
+    """A sum in float32 may be beyond float16, and its multiple within."""
+    model = Of(lambda own, x: (end(own.a(x) * 4096, torch.float32) / 4096).to(dtype), a=after())
+    model, x = model.eval().to(dtype), torch.randn(IMAGE, dtype=dtype)
+    ours = fused(model)
+    with torch.no_grad():
+        y, z = ours(x), model(x)
+    assert y.dtype is z.dtype is dtype
+    torch.testing.assert_close(y, z, rtol=2e-2, atol=2e-2)
+    assert chains(ours)[0] == f"{BEGIN} mul"
 
 
 class Sums(nn.Module):

@@ -137,6 +137,78 @@ def test_a_norm_that_is_called_twice_renews_twice(mode):
     expect_same_buffers(ours, plain)
 
 
+class Read(nn.Module):
+    """Reads running statistics at several places."""
+
+    def __init__(self, *places):
+        super().__init__()
+        self.conv, self.norm, self.last, self.places = conv(), nn.BatchNorm2d(8), nn.Conv2d(8, 4, 1), places
+
+    def forward(self, x):
+        found = []
+
+        def read(place):
+            if place in self.places:
+                found.extend((self.norm.running_mean * 2, self.norm.running_var + 1))
+
+        read("before")
+        y = self.norm(self.conv(x))
+        read("within")
+        y = F.relu(y)
+        read("behind")
+        return self.last(y), *found
+
+
+@pytest.mark.parametrize("choice", ["all", "networks"])
+@pytest.mark.parametrize("places", [("before",), ("within",), ("behind",), ("before", "within", "behind")])
+def test_statistics_that_the_model_reads_are_those_of_their_place(places, choice):
+    torch.manual_seed(5)
+    plain = Read(*places)
+    ours, x = fused(plain, choice=choice), torch.randn(4, 3, 9, 10)
+    for model in (plain, ours):
+        model.train()
+    with torch.no_grad():
+        for _ in range(2):
+            for one, other in zip(ours(x), plain(x), strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    expect_same_buffers(ours, plain)
+
+
+class Counting(nn.Module):
+    """Counters of several types and steps, some of which are read."""
+
+    STEPS = {"a": 1, "b": 1, "c": 2, "d": 2, "short": 1, "wide": 1, "read": 1, "returned": 1, "twice": 1}
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(conv(), nn.BatchNorm2d(8), nn.ReLU())
+        for name in self.STEPS:
+            dtype = {"short": torch.int32, "wide": torch.float32}.get(name, torch.long)
+            self.register_buffer(name, torch.zeros((), dtype=dtype))
+
+    def forward(self, x):
+        before = self.read * 3
+        for name, step in self.STEPS.items():
+            getattr(self, name).add_(step)
+        y = self.layers(x)
+        self.twice.add_(self.returned)
+        return y, before, self.returned * 5, self.twice - 1
+
+
+def test_counters_are_increased_by_their_own_steps():
+    plain = Counting()
+    ours, x = fused(plain), torch.randn(2, 3, 8, 8)
+    for model in (plain, ours):
+        model.train()
+    with torch.no_grad():
+        for _ in range(3):
+            for one, other in zip(ours(x), plain(x), strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+            expect_same_buffers(ours, plain)
+    (program,) = ours.__dict__["_convfuse"].kernels.programs
+    assert sorted(len(one) for one in program.counters) == [2, 3]
+
+
 def test_inductor_compiles_what_is_around():
     torch.manual_seed(4)
     plain = nn.Sequential(conv(), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(448, 3))
