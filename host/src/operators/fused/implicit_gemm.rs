@@ -191,12 +191,13 @@ impl ImplicitGemm {
         device: &GemmDevice,
         strides: Option<[i64; 5]>,
     ) -> Self {
+        let epilogue = config.geometry.epilogue;
         let in_place = match strides {
             Some(strides) => config
                 .channels_last(strides, device)
                 .filter(|in_place| in_place.pays_channels_last(device)),
-            // No kernel converts a dense input for an NHWC output.
-            None if config.geometry.epilogue.is_nhwc() => None,
+            // No kernel converts a dense input for an NHWC output, and phases share a reformat.
+            None if epilogue.is_nhwc() || epilogue.is_shuffled() => None,
             None => config
                 .dense_in_place(device)
                 .filter(|in_place| in_place.pays_dense(device)),
