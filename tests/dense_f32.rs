@@ -26,7 +26,7 @@ fn converted(backend: Backend) -> Outcome {
     let volumes = Layer::conv3d("conv", 40, 3).padding(1);
     let cases: [(Vec<Layer>, &[usize]); 7] = [
         (
-            vec![conv(40, 3).padding(1).into(), Layer::gelu()],
+            vec![conv(40, 3).padding(1).into(), Layer::silu()],
             &[24, 32, 40],
         ),
         (vec![conv(130, 3).into(), Layer::relu()], &[32, 24, 36]),

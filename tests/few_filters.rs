@@ -67,7 +67,6 @@ fn labels(backend: Backend) -> Outcome {
 /// Padding that repeats values, before few and before many filters. A launch pads, in every type.
 fn padded(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let last = way("channels last", channels_last);
     for (filters, mode) in [
         (3, PaddingMode::Reflect),
         (72, PaddingMode::Reflect),
@@ -86,7 +85,7 @@ fn padded(backend: Backend) -> Outcome {
             let options = Options::default().precision(precision);
             let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
             let wanted = bits_of(&model.forward_with(&dense, &options)?)?;
-            let x = lying(&stream, &values, dtype, &last)?;
+            let x = lying_last(&stream, &values, dtype)?;
             let y = bits_of(&model.forward_with(&x, &options)?)?;
             are_close(&y, &wanted, (dtype, precision));
             for x in [x, dense] {
