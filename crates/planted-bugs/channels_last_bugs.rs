@@ -67,16 +67,10 @@ bugs! {
             "memory.staged_full(stage).wait(«parity»);" => "parity ^ 1";
         conversion_takes_the_optimistic_scale_for_all_samples, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             "let scale = «reciprocal(scales.descale(place.sample))»;" => "512.0";
-        conversion_undoes_the_optimistic_scale_of_all_samples, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
-            "            «self.descales.load_readonly(sample as usize)»\n        } else {" => "OPTIMISTIC_DESCALE";
-        conversion_is_never_done_again, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
-            "«!warp::warp_vote_any(warp::ALL_LANES, others)»" => "true";
         conversion_counts_infinities_among_magnitudes, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             "if «magnitude(largest) == bits» {" => "true";
         conversion_records_the_magnitudes_of_one_warp, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             ".store(«warp as usize», largest);" => "0";
-        conversion_records_the_magnitudes_of_one_block, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
-            "«thread::block_idx_x() - work.first_work_tile * (recorded / HALO_WARPS)»;" => "0";
         conversion_leaves_exchanges_out, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             "if i % 2 == 0 { 0 } else { «self.exchanged» };" => "0";
         conversion_hides_its_stores_from_the_products, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
@@ -86,6 +80,13 @@ bugs! {
     "fused/implicit_gemm/sm90/consume.rs":
         conversion_overwrites_operands_in_use, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             "«F::settle(&sums)»;" => "()";
+    "fused/implicit_gemm/sm90/scales.rs":
+        conversion_undoes_the_optimistic_scale_of_all_samples, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "            «self.descales.load_readonly(sample as usize)»\n        } else {" => "OPTIMISTIC_DESCALE";
+        conversion_is_never_done_again, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "«!warp::warp_vote_any(warp::ALL_LANES, others)»" => "true";
+        conversion_records_the_magnitudes_of_one_block, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "«thread::block_idx_x() - work.first_work_tile * (recorded / HALO_WARPS)»;" => "0";
     "fused/implicit_gemm/sm90/dense_f32.rs":
         dense_tiles_have_the_rows_of_the_first, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             "store_vec(entry, [0, «row», d," => "0";

@@ -10,14 +10,11 @@
 //! boxes: they begin up to three columns before the halo tile, the same number in all tiles.
 
 use super::sm90::MainloopConfig;
-use super::sm90::block::{HALO_WARPS, STAGED_TILE_WORDS, TARGET_BYTES};
+use super::sm90::block::{HALO_WARPS, TARGET_BYTES};
 use super::staged_f32::LAUNCH_CYCLES;
 use super::tile::INSTRUCTION_PIXELS;
 use super::{GemmConfig, GemmDevice, ImplicitGemmGeometry, KVectorStrides, Loader, StagedTiles};
 use crate::WARP_THREADS;
-
-/// Words of the table of sources for each K-vector of a staged tile of dense f32.
-pub const STAGED_K_VECTOR_WORDS: u32 = 2;
 
 /// Values in 16 bytes, the unit of a box's rows.
 const ROW_VALUES: u32 = 4;
@@ -179,5 +176,3 @@ impl GemmConfig {
         Some(conversion <= consumer.saturating_add(moved + LAUNCH_CYCLES))
     }
 }
-
-const _: () = assert!(STAGED_TILE_WORDS.is_multiple_of(STAGED_K_VECTOR_WORDS));

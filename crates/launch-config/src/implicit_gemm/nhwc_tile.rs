@@ -264,7 +264,8 @@ impl GemmConfig {
     /// reformatted input.
     #[must_use]
     pub fn channels_last(&self, strides: [i64; 5], device: &GemmDevice) -> Option<Self> {
-        // Without a norm, the fix-up pass would recompute every result that overflows at the optimistic scale.
+        // Without a norm, the fix-up pass would recompute every result that overflows at the optimistic
+        // scale.
         let may_convert = self.may_convert_in_producer() && !self.geometry.epilogue.is_store();
         if !self.format.is_stored() && !may_convert {
             return None;

@@ -36,13 +36,12 @@ pub use tiles::{TILES, W64N128, WARP_SPECIALIZED};
 
 use super::{
     GemmConfig, GemmDevice, ImplicitGemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_BATCH_STEPS,
-    MMA_STEP_K_VECTORS, OperandFormat, STAGED_K_VECTOR_WORDS,
+    MMA_STEP_K_VECTORS, OperandFormat,
 };
 use crate::clusters::at_once;
 use crate::pipeline::Skip;
 use block::{
-    FILTER_SWIZZLE_BYTES, MIN_FILTER_STAGES, MORE_STAGED_TILES_PER_WARP, STAGED_TILE_WORDS,
-    STAGED_TILES_PER_WARP,
+    FILTER_SWIZZLE_BYTES, MIN_FILTER_STAGES, MORE_STAGED_TILES_PER_WARP, STAGED_TILES_PER_WARP,
 };
 
 /// The fewest pipeline stages: one is filled while the other is read.
@@ -271,21 +270,6 @@ impl ImplicitGemmGeometry {
         let one = rounds(1)?.checked_mul(ONE_TILE_COST)?;
         let two = rounds(2)?.checked_mul(200)?;
         Some([one, two])
-    }
-
-    /// Words of the table of sources: one for each K-vector of a halo tile of planes, [`STAGED_TILE_WORDS`]
-    /// for each staged tile, and [`STAGED_K_VECTOR_WORDS`] for each K-vector of a staged tile of dense f32.
-    #[must_use]
-    pub const fn source_words(&self) -> u32 {
-        if self.staged_tiles.of_k_block == 0 {
-            return self.halo_k_vectors;
-        }
-        let k_vectors = if self.k_vectors.loader.is_dense_f32() {
-            self.staged_k_vectors()
-        } else {
-            0
-        };
-        STAGED_TILE_WORDS * self.staged_tiles.of_k_block + STAGED_K_VECTOR_WORDS * k_vectors
     }
 
     /// The map of a block's shared memory, in bytes.

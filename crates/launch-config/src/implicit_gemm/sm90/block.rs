@@ -70,3 +70,6 @@ pub(in super::super) const MORE_STAGED_TILES_PER_WARP: u32 = 3;
 
 /// Words of the table of sources for each staged tile of a K block.
 pub const STAGED_TILE_WORDS: u32 = 8;
+
+/// The same for each K-vector of a staged tile of dense f32.
+pub const STAGED_K_VECTOR_WORDS: u32 = 2;

@@ -13,8 +13,7 @@ use launch_config::implicit_gemm::{
 use super::super::format::Format;
 use super::super::tables::{OCTET_PIXELS, k_block_place};
 use super::super::tile_coord::TileCoord;
-use super::staged_f32::StagedTile;
-use super::{Memory, Work};
+use super::Work;
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
@@ -100,56 +99,58 @@ fn k_vector_entry(g: &ImplicitGemmGeometry, k_vector: u32) -> u32 {
     STAGED_TILE_WORDS * g.staged_tiles.of_k_block + STAGED_K_VECTOR_WORDS * k_vector
 }
 
-impl StagedTile {
-    /// Converts a staged tile of a dense input. Returns the largest magnitude that the lane converted.
-    #[inline(always)]
-    pub(super) unsafe fn convert_dense<F: Format>(
-        &self,
-        g: &ImplicitGemmGeometry,
-        memory: &Memory,
-        scale: f32,
-    ) -> f32 {
-        let [rows, columns] = g.staged_tiles.extents;
-        let channel = rows * columns;
-        let channels = g.k_vector_channels;
-        // A K-vector of few channels holds those of several columns of the filter.
-        let mut offsets = [0; VALUES];
-        unroll!(8, |i| {
-            let i = i as u32;
-            let column = i >> channels.trailing_zeros();
-            offsets[i as usize] = (i & (channels - 1)) * channel + column * g.conv.dilation_w;
+/// Converts a staged tile: `values`, which become `k_vectors` K-vectors of `halos` from word `to` on. Returns
+/// the largest magnitude that the lane converted.
+///
+/// # Safety
+/// All lanes of the warp call it. `sources` is the table of [`find_staged_tiles`].
+#[inline(always)]
+pub(super) unsafe fn convert<F: Format>(
+    g: &ImplicitGemmGeometry,
+    (values, sources): (Shared<f32>, Shared<u32>),
+    (halos, to, k_vectors): (Shared<u32>, u32, u32),
+    scale: f32,
+) -> f32 {
+    let [rows, columns] = g.staged_tiles.extents;
+    let channel = rows * columns;
+    let channels = g.k_vector_channels;
+    // A K-vector of few channels holds those of several columns of the filter.
+    let mut offsets = [0; VALUES];
+    unroll!(8, |i| {
+        let i = i as u32;
+        let column = i >> channels.trailing_zeros();
+        offsets[i as usize] = (i & (channels - 1)) * channel + column * g.conv.dilation_w;
+    });
+    let mut largest = 0.0f32;
+    let mut k_vector = thread::thread_idx_x() % WARP_THREADS;
+    while k_vector < k_vectors {
+        opaque::not_unrolled();
+        let mut loaded = [[0.0f32; VALUES]; TOGETHER];
+        let mut targets = [0; TOGETHER];
+        unroll!(2, |i| {
+            // Behind the last K-vector, that one again, so that no load waits for a condition.
+            let of_lane = (k_vector + i as u32 * WARP_THREADS).min(k_vectors - 1);
+            let [from, of_k_vector] = sources.load_vec(k_vector_entry(g, of_lane));
+            targets[i] = to + of_k_vector;
+            unroll!(8, |value| {
+                loaded[i][value] = values.load(from + offsets[value]);
+            });
         });
-        let mut largest = 0.0f32;
-        let mut k_vector = thread::thread_idx_x() % WARP_THREADS;
-        while k_vector < self.words {
-            opaque::not_unrolled();
-            let mut values = [[0.0f32; VALUES]; TOGETHER];
-            let mut targets = [0; TOGETHER];
-            unroll!(2, |i| {
-                // Behind the last K-vector, that one again, so that no load waits for a condition.
-                let of_lane = (k_vector + i as u32 * WARP_THREADS).min(self.words - 1);
-                let [from, to] = memory.sources.load_vec(k_vector_entry(g, of_lane));
-                targets[i] = self.to + to;
-                unroll!(8, |value| {
-                    values[i][value] = self.values.load(from + offsets[value]);
-                });
+        unroll!(2, |i| {
+            let mut words = [0; 4];
+            unroll!(4, |word| {
+                let [low, high] = [loaded[i][2 * word], loaded[i][2 * word + 1]];
+                // `max` drops NaN.
+                largest = largest.max(math::abs(low)).max(math::abs(high));
+                words[word] = F::pack(low * scale, high * scale);
             });
-            unroll!(2, |i| {
-                let mut words = [0; 4];
-                unroll!(4, |word| {
-                    let [low, high] = [values[i][2 * word], values[i][2 * word + 1]];
-                    // `max` drops NaN.
-                    largest = largest.max(math::abs(low)).max(math::abs(high));
-                    words[word] = F::pack(low * scale, high * scale);
-                });
-                if k_vector + (i as u32 * WARP_THREADS) < self.words {
-                    memory.halos.store_vec(targets[i], words);
-                }
-            });
-            k_vector = opaque::to_compiler(k_vector + TOGETHER as u32 * WARP_THREADS);
-        }
-        largest
+            if k_vector + (i as u32 * WARP_THREADS) < k_vectors {
+                halos.store_vec(targets[i], words);
+            }
+        });
+        k_vector = opaque::to_compiler(k_vector + TOGETHER as u32 * WARP_THREADS);
     }
+    largest
 }
 
 const _: () = assert!(TOGETHER == 2 && VALUES == 8);

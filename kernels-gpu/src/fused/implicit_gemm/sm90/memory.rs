@@ -11,6 +11,7 @@ use launch_config::implicit_gemm::{
     ImplicitGemmGeometry, K_VECTOR_WORDS, OperandFormat, WARP_SPECIALIZED,
 };
 
+use super::super::format::Format;
 use super::super::tables::{PixelCoord, converts, has_nhwc_tile, offset, source, span_shift};
 use super::super::tile_coord::TileCoord;
 use super::format::WarpSpecializedFormat;
@@ -71,6 +72,19 @@ impl Memory {
             mainloop,
             format,
         }
+    }
+
+    /// The same views. Beside a dense input, addresses are computed again: kept ones would take registers.
+    #[inline(always)]
+    pub(super) unsafe fn again<F: Format>(&self, g: &ImplicitGemmGeometry) -> Self {
+        if !F::READS_DENSE {
+            return *self;
+        }
+        let g = ImplicitGemmGeometry {
+            offsets: opaque::to_compiler(g.offsets),
+            ..*g
+        };
+        Self::of(&g, self.mainloop, self.format)
     }
 
     /// The entry of the block's tile of pixels of this number.

@@ -78,6 +78,7 @@ mod reduced_pixels;
 mod results;
 mod rows;
 mod scaled;
+mod scales;
 mod share;
 mod shared_rows;
 mod shuffled;
@@ -95,7 +96,7 @@ pub use reduced::*;
 
 use cuda_std::global::Global;
 use cuda_std::tensor_map::TensorMap;
-use cuda_std::{cluster, kernel, opaque, registers, thread};
+use cuda_std::{cluster, kernel, registers, thread};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{BLOCK_THREADS, MainloopConfig, WARPS};
 use launch_config::implicit_gemm::{
@@ -112,8 +113,9 @@ use format::WarpSpecializedFormat;
 use memory::Memory;
 use produce::FilterSource;
 use results::Output;
+use scales::Scales;
 use share::{Halves, Share, Whole};
-use staged_f32::{HALVES_VECTORS, Scales, VECTORS};
+use staged_f32::{HALVES_VECTORS, VECTORS};
 use tile_epilogue::{Stored, StoredNhwc, TileEpilogue, WithMoments};
 use work::{OutputChannels, WARPGROUP_WARPS, Work, rank, share_of, warp_of_block, which_output};
 
@@ -380,32 +382,17 @@ unsafe fn compute<
     mainloop: MainloopConfig,
 ) {
     let (format, scales) = (F::OPERANDS, &output.scales);
-    let split_k = match F::READS_DENSE {
-        true => 1,
-        false => mainloop.split_k,
-    };
-    let mainloop = MainloopConfig {
-        split_k,
-        ..mainloop
-    };
+    let mut mainloop = mainloop;
+    if F::READS_DENSE {
+        mainloop.split_k = 1;
+    }
     if converts::<F>(g) && scales.are_optimistic(g.conv.n as u32) {
         return;
     }
     let work = Work::of(g, mainloop.tiles, mainloop.split_k);
     let memory = Memory::of(g, mainloop, format);
     memory.prepare::<F>(&work);
-    let memory = match F::READS_DENSE {
-        // Computed again; kept addresses would take registers.
-        true => Memory::of(
-            &ImplicitGemmGeometry {
-                offsets: opaque::to_compiler(g.offsets),
-                ..*g
-            },
-            mainloop,
-            format,
-        ),
-        false => memory,
-    };
+    let memory = memory.again::<F>(g);
     let channels = g.conv.output_channels() as usize;
     let filter_descales = Global::new(input.filter_descales, channels);
     channels::load_channels(&memory, &work, input.bias, filter_descales, output);
@@ -441,9 +428,10 @@ unsafe fn compute<
             let reformatted = Global::new(input.reformatted, reformatted_words);
             produce::load_halos(&work, &memory, reformatted, warp - WARPS - 1);
         } else if is_first {
-            let in_place = g.filters.is_in_place();
-            let words = g.filter_words(WARP_SPECIALIZED, format.step_parts()) as usize;
-            let words = if in_place { 0 } else { words };
+            let words = match g.filters.is_in_place() {
+                true => 0,
+                false => g.filter_words(WARP_SPECIALIZED, format.step_parts()) as usize,
+            };
             let operands = Global::new(input.operands, g.conv.groups as usize * words);
             let source = FilterSource {
                 operands: operands.slice(work.group as usize * words, words),

@@ -18,7 +18,6 @@
 
 use core::marker::PhantomData;
 
-use cuda_std::global::{Global, GlobalMut};
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::Shared;
 use cuda_std::tensor_map::{TensorMap, copy_box};
@@ -30,9 +29,10 @@ use launch_config::implicit_gemm::{
 };
 
 use super::super::format::Format;
-use super::super::reformat::{OPTIMISTIC_DESCALE, OPTIMISTIC_MAX, magnitude};
+use super::super::reformat::magnitude;
 use super::super::tile_coord::TileCoord;
 use super::nhwc_tile::{coordinates, start_of};
+use super::scales::Scales;
 use super::{Memory, PipelineState, Work, dense_f32};
 use crate::parts::prescale::reciprocal;
 use crate::parts::unroll::unroll;
@@ -54,78 +54,6 @@ const CONVERTED_WORDS: u32 = VECTOR_WORDS / STAGED_WIDTH;
 const STORE_WORDS: u32 = WARP_THREADS * CONVERTED_WORDS;
 const _: () =
     assert!(4 * STORE_WORDS == 256 && (VECTORS | HALVES_VECTORS | PARTIAL).is_multiple_of(2));
-
-/// The scales of samples in a launch whose producer converts.
-#[derive(Clone, Copy)]
-pub(super) struct Scales {
-    /// Magnitudes that the first launch, which uses the optimistic scale, records for each tile; 0 in the
-    /// second launch.
-    pub(super) recorded: u32,
-    /// In the second launch, the reciprocal scale of each sample.
-    pub(super) descales: Global<f32>,
-    /// The magnitudes that the first launch records.
-    pub(super) largest: *mut u32,
-}
-
-impl Scales {
-    /// The reciprocal scale of a sample.
-    #[inline(always)]
-    pub(super) unsafe fn descale(&self, sample: u32) -> f32 {
-        // Evaluated each time: keeping the condition would take a register.
-        if opaque::to_compiler(self.recorded) == 0 {
-            self.descales.load_readonly(sample as usize)
-        } else {
-            OPTIMISTIC_DESCALE
-        }
-    }
-
-    /// The largest magnitudes that the block's warps convert for a tile of pixels.
-    #[inline(always)]
-    unsafe fn magnitudes(&self, work: &Work<'_>, work_tile: u32) -> GlobalMut<u32> {
-        let recorded = self.recorded;
-        let all = work.g.work_tiles() as u32 * recorded;
-        // Blocks of the same tile have consecutive indices.
-        let block = thread::block_idx_x() - work.first_work_tile * (recorded / HALO_WARPS);
-        let at = work_tile * recorded + block * HALO_WARPS;
-        GlobalMut::new(self.largest, all as usize).slice(at as usize, HALO_WARPS as usize)
-    }
-
-    /// Whether the second launch computes a tile of pixels again, because the block has converted values
-    /// beyond the optimistic scale for it. The calling thread has waited for the tile's halo stages.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-    pub(super) unsafe fn are_exceeded(&self, work: &Work<'_>, work_tile: u32) -> bool {
-        if self.recorded == 0 {
-            return false;
-        }
-        let magnitudes = self.magnitudes(work, work_tile);
-        let mut warp = 0;
-        let mut largest = 0;
-        while warp < HALO_WARPS {
-            opaque::not_unrolled();
-            largest = largest.max(magnitudes.load(warp as usize));
-            warp = opaque::to_compiler(warp + 1);
-        }
-        largest > OPTIMISTIC_MAX.to_bits()
-    }
-
-    /// Whether the second launch may return, because all samples have the optimistic scale. All lanes of a
-    /// warp make this call, and get the same result.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-    pub(super) unsafe fn are_optimistic(&self, samples: u32) -> bool {
-        if self.recorded != 0 {
-            return false;
-        }
-        let mut others = false;
-        let mut sample = thread::thread_idx_x() % WARP_THREADS;
-        while sample < samples {
-            others |= self.descales.load_readonly(sample as usize) != OPTIMISTIC_DESCALE;
-            sample += WARP_THREADS;
-        }
-        !warp::warp_vote_any(warp::ALL_LANES, others)
-    }
-}
 
 impl Memory {
     /// Initialises the barriers of staged tiles.
@@ -401,10 +329,10 @@ impl Conversion {
 
 /// A staged tile: its f32 values, and their place in the halo tile from word `to` on. A tile of a
 /// channels-last input has `words` words there, one of a dense input `words` K-vectors.
-pub(super) struct StagedTile {
-    pub(super) values: Shared<f32>,
-    pub(super) to: u32,
-    pub(super) words: u32,
+struct StagedTile {
+    values: Shared<f32>,
+    to: u32,
+    words: u32,
 }
 
 impl StagedTile {
@@ -417,7 +345,9 @@ impl StagedTile {
         scale: f32,
     ) -> u32 {
         let largest = if F::READS_DENSE {
-            self.convert_dense::<F>(g, memory, scale)
+            let from = (self.values, memory.sources);
+            let to = (memory.halos, self.to, self.words);
+            dense_f32::convert::<F>(g, from, to, scale)
         } else {
             self.convert_channels_last::<F, WHOLE>(g, memory, scale)
         };
@@ -436,7 +366,8 @@ impl StagedTile {
         bits
     }
 
-    /// Converts a staged tile of a channels-last input. Returns the largest magnitude that the lane converted.
+    /// Converts a staged tile of a channels-last input. Returns the largest magnitude that the lane
+    /// converted.
     #[inline(always)]
     unsafe fn convert_channels_last<F: Format, const WHOLE: usize>(
         &self,
