@@ -26,6 +26,7 @@ mod channels_last_norms;
 mod channels_last_reductions;
 mod concatenations;
 mod conv;
+mod dense_f32;
 mod devices;
 mod explanations;
 mod few_filters;
@@ -96,6 +97,7 @@ fn main() {
         borrowed::trials(),
         channel_reduction::trials(),
         conv::trials(),
+        dense_f32::trials(),
         devices::trials(),
         explanations::trials(),
         few_filters::trials(),

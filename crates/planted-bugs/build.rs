@@ -52,8 +52,8 @@ const LEFT_OUT: [(&str, &str, &str); 14] = [
     ),
     (
         "implicit_gemm/sm90",
-        "F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]",
-        "F: [scaled_f16_f32: ScaledF16, f16: F16]",
+        "F: [scaled_f16_f32: ScaledF16, dense_f32: DenseF32, f16: F16, bf16: Bf16]",
+        "F: [scaled_f16_f32: ScaledF16, dense_f32: DenseF32, f16: F16]",
     ),
     (
         "implicit_gemm",

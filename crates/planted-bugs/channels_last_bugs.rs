@@ -66,17 +66,11 @@ bugs! {
         conversion_does_not_wait_for_its_staged_tile, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             "memory.staged_full(stage).wait(«parity»);" => "parity ^ 1";
         conversion_takes_the_optimistic_scale_for_all_samples, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
-            "let scale = «reciprocal(scales.descale(sample))»;" => "512.0";
-        conversion_undoes_the_optimistic_scale_of_all_samples, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
-            "            «self.descales.load_readonly(sample as usize)»\n        } else {" => "OPTIMISTIC_DESCALE";
-        conversion_is_never_done_again, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
-            "«!warp::warp_vote_any(warp::ALL_LANES, others)»" => "true";
+            "let scale = «reciprocal(scales.descale(place.sample))»;" => "512.0";
         conversion_counts_infinities_among_magnitudes, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             "if «magnitude(largest) == bits» {" => "true";
         conversion_records_the_magnitudes_of_one_warp, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
-            "block * HALO_WARPS + «warp»;" => "0";
-        conversion_records_the_magnitudes_of_one_block, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
-            "«thread::block_idx_x() - work.first_work_tile * (recorded / HALO_WARPS)»;" => "0";
+            ".store(«warp as usize», largest);" => "0";
         conversion_leaves_exchanges_out, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             "if i % 2 == 0 { 0 } else { «self.exchanged» };" => "0";
         conversion_hides_its_stores_from_the_products, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
@@ -86,4 +80,38 @@ bugs! {
     "fused/implicit_gemm/sm90/consume.rs":
         conversion_overwrites_operands_in_use, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             "«F::settle(&sums)»;" => "()";
+    "fused/implicit_gemm/sm90/scales.rs":
+        conversion_undoes_the_optimistic_scale_of_all_samples, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "            «self.descales.load_readonly(sample as usize)»\n        } else {" => "OPTIMISTIC_DESCALE";
+        conversion_is_never_done_again, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "«!warp::warp_vote_any(warp::ALL_LANES, others)»" => "true";
+        conversion_records_the_magnitudes_of_one_block, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "«thread::block_idx_x() - work.first_work_tile * (recorded / HALO_WARPS)»;" => "0";
+    "fused/implicit_gemm/sm90/dense_f32.rs":
+        dense_tiles_have_the_rows_of_the_first, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "store_vec(entry, [0, «row», d," => "0";
+        dense_tiles_have_the_slice_of_the_first, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "_ => of_row_slice * g.slice_stride() + «tap * g.conv.dilation_d»," => "0";
+        dense_tiles_have_the_channels_of_the_first_plane, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "«plane * g.k_vector_channels»]);" => "0";
+        dense_tiles_are_in_the_place_of_the_first_plane, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "let k_vector = «plane * g.halo_k_vectors»" => "0";
+        dense_tiles_go_beyond_the_slice, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "let k_vectors = «rows.min(g.slice_rows() - row)» * of_slice_row;" => "rows";
+        dense_strips_have_the_same_columns, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "let column = («strip * OCTET_PIXELS + column»)" => "column";
+        dense_columns_ignore_the_stride_phase, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "* g.conv.stride_w + «stride_phase»;" => "0";
+        dense_k_vectors_hold_one_column, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "+ «column * g.conv.dilation_w»;" => "0";
+        dense_groups_read_the_channels_of_the_first, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "let channel = «work.group * conv.group_c» + first_plane" => "0";
+        dense_largest_magnitudes_are_not_found, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "largest = «largest.max(math::abs(low)).max(math::abs(high))»;" => "largest";
+    "fused/implicit_gemm/sm90/results.rs":
+        dense_nan_is_left_to_a_launch_that_does_not_come, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "«self.output.scales.are_exceeded(&work, work_tile)»" => "true";
+    "fused/implicit_gemm/sm90/memory.rs":
+        tiles_have_the_coordinates_of_any_other, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+            "«(number & (TILE_COORDS - 1)) * TILE_COORD_WORDS»" => "0";
 }

@@ -27,7 +27,7 @@ bugs! {
             "{\n        halo = halo.skip(«memory.mainloop.halo_skip», &halo_pipeline);"
                 => "launch_config::pipeline::Skip::NONE";
         ping_pong_have_the_same_tiles, warp_specialized_tiles::ping_pong::<f16>,
-            "<< self.ping_pong) + «self.behind()»;" => "0";
+            "let mut number = «ping_pong * warpgroup()»;" => "0";
     "fused/implicit_gemm/sm90/memory.rs":
         ping_pong_are_given_by_one_warp, warp_specialized_tiles::ping_pong::<f16>,
             "self.order_barrier(1).init(«WARPGROUP_WARPS»);" => "1";

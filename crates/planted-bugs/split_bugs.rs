@@ -7,7 +7,7 @@ bugs! {
             "        «cluster::sync();»\n    } else {" => "thread::sync_threads();";
     "fused/implicit_gemm/sm90/cluster_reduce.rs":
         split_blocks_that_may_have_ended_hear_that_sums_are_taken, implicit_gemm::split::<f16>,
-            "    if «more» && lane == 0 {" => "true";
+            "    if lane == 0 && «memory.has_tile(number + 1)» {" => "true";
         split_sums_are_added_before_they_come, implicit_gemm::split::<f16>,
             "    «cluster::wait(memory.exchange_full(warp), parity);»\n" => "";
         split_sums_are_overwritten_before_they_are_taken, implicit_gemm::split::<f16>,
@@ -16,7 +16,7 @@ bugs! {
             "        «warp::sync_warp(warp::ALL_LANES);»\n        if lane == 0 {\n            cluster::arrive_at(memory.exchange_full"
                 => "";
         split_sums_are_taken_by_a_lane_alone, implicit_gemm::split::<f16>,
-            "    «warp::sync_warp(warp::ALL_LANES);»\n    if " => "";
+            "    «warp::sync_warp(warp::ALL_LANES);»\n    let warp" => "";
         split_sums_of_one_block_are_awaited, implicit_gemm::split::<f16>,
             "self.exchange_full(warp).init(«self.mainloop.split_k - 1»);" => "1";
         split_blocks_send_to_one_place, implicit_gemm::split::<f16>,
@@ -27,7 +27,7 @@ bugs! {
             "            if «other != owner» {" => "other == owner ^ 1";
     "fused/implicit_gemm/sm90/consume.rs":
         split_tiles_all_have_the_first_parity, implicit_gemm::split::<f16>,
-            "let parity = «opaque::to_compiler(round) & 1»;" => "0";
+            "let parity = «round & 1»;" => "0";
     "fused/implicit_gemm/sm90/produce.rs":
         split_halos_are_of_the_first_k_blocks, implicit_gemm::split::<f16>,
             "start_halo(work, memory, reformatted, &place, «k_block», state);" => "k_block - work.k_blocks()[0]";

@@ -122,5 +122,5 @@ bugs! {
                 => "g.k_block_planes * self.format.parts";
     "fused/implicit_gemm/sm90/mod.rs":
         warp_specialized_tables_are_read_before_they_are_there, implicit_gemm::warp_specialized::<f16>,
-            "        «thread::sync_threads();»\n    }\n\n    let warp" => "";
+            "        «thread::sync_threads();»\n    }\n\n    if warp_of_block" => "";
 }

@@ -286,11 +286,15 @@ impl MapMode {
             on_16_bytes(stride, "a stride of the tensor")?;
         }
         let line = self.line_bytes();
-        if !(line.is_power_of_two() && (16..=128).contains(&line)) {
-            return Err(format!(
+        let is_span = line.is_power_of_two() && (16..=128).contains(&line);
+        match self {
+            Self::Tiled(_) if !self.is_swizzled() => {
+                on_16_bytes(line.into(), "the bytes of a line")
+            }
+            _ if is_span => Ok(()),
+            _ => Err(format!(
                 "a line of {line} bytes, neither 16 nor a power of two up to 128"
-            ));
+            )),
         }
-        Ok(())
     }
 }

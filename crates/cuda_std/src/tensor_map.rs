@@ -6,8 +6,9 @@
 //! bytes. Along each axis but the first, a box may have an element stride. A map of [`MapElement::Tf32`]
 //! rounds f32 to tf32 on the way to shared memory.
 //!
-//! A box has 16, 32, 64 or 128 bytes along its first axis, its *span*. Spans may be *swizzled*: 16-byte
-//! chunks are permuted within their span by their address, as `wgmma` reads them
+//! A box has a multiple of 16 bytes along its first axis, its *span*, and starts there at a multiple of 16
+//! bytes; the device reports an illegal instruction otherwise. Spans of 16, 32, 64 or 128 bytes may be
+//! *swizzled*: 16-byte chunks are permuted within their span by their address, as `wgmma` reads them
 //! ([`crate::wgmma::MatrixLayout::swizzled`]).
 //!
 //! [`store_box`] writes a box from shared memory to the tensor, without the elements outside of the tensor.

@@ -4,7 +4,7 @@
 use cuda_std::Storage;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
-    GemmConfig, GemmDevice, OperandFormat, Prescale, WARP_SPECIALIZED,
+    GemmConfig, GemmDevice, K_VECTOR_VALUES, OperandFormat, Prescale, WARP_SPECIALIZED,
 };
 use ndarray::ArrayD;
 
@@ -16,7 +16,7 @@ use super::implicit_gemm_without_norm::storing;
 use super::rows::{Row, rows};
 use super::{Failure, Loaded, Outcome, Run, Tensor, bits, same_bits};
 
-fn table() -> [Row; 12] {
+fn table() -> [Row; 20] {
     rows! {
         // Padding on all sides; two planes at a time.
         [2, 16, 24], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]);
@@ -42,7 +42,22 @@ fn table() -> [Row; 12] {
         // values.
         [1, 16, 8], [1, 65, 17], [1, 3, 3], stride([1, 2, 2]);
         // Large halo tiles, of which shared memory holds two.
-        [1, 64, 9], [1, 60, 38], [1, 2, 2], dilation([1, 40, 18]);
+        [1, 64, 9], [1, 59, 38], [1, 2, 2], dilation([1, 39, 18]);
+        // Rows of whole vectors of four f32, which the producer converts from a dense input. Padding on all
+        // sides, and pipelines that wrap around.
+        [3, 40, 72], [1, 13, 20], [1, 3, 3], padding([0, 1, 1]);
+        // Channels that are no whole K-vector, and several rows of strips.
+        [1, 13, 16], [1, 20, 40], [1, 3, 5], padding([0, 1, 2]);
+        // Three channels: K-vectors of two columns of four channels, the last of them absent.
+        [2, 3, 24], [1, 12, 16], [1, 3, 3], padding([0, 1, 1]);
+        // One channel, K-vectors of eight columns; two channels, dilated columns.
+        [1, 1, 16], [1, 20, 24], [1, 3, 9];
+        [1, 2, 16], [1, 20, 24], [1, 3, 5], dilation([1, 1, 2]);
+        // Slices of tiles and filters, strides in depth and columns.
+        [1, 24, 72], [9, 17, 20], [3, 3, 3], stride([2, 1, 1]), padding([1; 3]), dilation([1, 2, 1]);
+        [1, 16, 16], [3, 9, 36], [2, 3, 3], stride([1, 1, 2]), padding([0, 1, 1]);
+        // Groups whose planes are whole K blocks.
+        [2, 64, 32], [1, 9, 12], [1, 3, 3], padding([0, 1, 1]), groups(2);
     }
 }
 
@@ -79,6 +94,7 @@ fn laid_out<T: Storage>(
 /// Checks all rows, with and without a norm, also on non-finite values.
 pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
     let mut strips = std::collections::BTreeSet::new();
+    let mut dense = Vec::new();
     for (number, row) in table().into_iter().enumerate() {
         let mut conv = Convolution::new::<F::Stored>(row);
         let geometry = conv.geometry;
@@ -99,6 +115,9 @@ pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
             }
         }
         strips.insert(config.geometry.strips);
+        if config.dense_in_place(&FOR_WARP_SPECIALIZED_TILES).is_some() {
+            dense.push(number);
+        }
         with_and_without_norm::<F>(run, &format!("row {number}"), conv, &config)?;
     }
     // The rows cover boxes of each kind.
@@ -108,6 +127,9 @@ pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
             "{strips:?}"
         );
     }
+    let is_dense = F::OPERANDS == OperandFormat::SCALED_F16;
+    let all_dense = [8, 12, 13, 14, 15, 16, 17, 18, 19];
+    assert_eq!(dense, if is_dense { &all_dense[..] } else { &[] });
     Ok(())
 }
 
@@ -174,7 +196,8 @@ fn is_read_as_it_lies(config: &GemmConfig) -> bool {
     let (format, g) = (config.format, &config.geometry);
     let is_rounded =
         format == OperandFormat::SCALED_F16 && !g.epilogue.is_store() && !g.prescale.is_scanned();
-    format.is_stored() || is_rounded && g.strips != 2
+    let are_k_vectors = g.conv.group_c.is_multiple_of(K_VECTOR_VALUES);
+    are_k_vectors && (format.is_stored() || is_rounded && g.strips != 2)
 }
 
 fn check<F: Operand>(run: &Run, what: &str, conv: &Convolution, config: &GemmConfig) -> Outcome {
@@ -199,7 +222,10 @@ fn check<F: Operand>(run: &Run, what: &str, conv: &Convolution, config: &GemmCon
         let ended = ended(x);
         multiply_warp_specialized::<F>(run, config, device, operands, bias, &ended, &y, &moments)?;
         let tensors = (operands, bias, &ended);
-        nhwc::<F>(run, what, (config, &[device]), tensors, &y, &[vec![]])?;
+        // No kernel converts a dense input for an NHWC output.
+        if !config.geometry.k_vectors.loader.is_dense_f32() {
+            nhwc::<F>(run, what, (config, &[device]), tensors, &y, &[vec![]])?;
+        }
         Ok((y, moments))
     };
     let operands = prepare::<F>(run, config, &x, weight)?;
@@ -217,8 +243,9 @@ fn check<F: Operand>(run: &Run, what: &str, conv: &Convolution, config: &GemmCon
             let g = &config.geometry;
             let is_odd = g.conv.input_pixels() % 2 == 1;
             let is_interleaved = g.strips == 2 && !F::OPERANDS.is_stored();
+            let few = g.k_vector_channels < K_VECTOR_VALUES;
             assert!(
-                g.pair_k_vectors > 0 || is_odd || is_interleaved,
+                g.pair_k_vectors > 0 || is_odd || is_interleaved || few,
                 "{what}: no lines"
             );
             continue;
@@ -226,16 +253,21 @@ fn check<F: Operand>(run: &Run, what: &str, conv: &Convolution, config: &GemmCon
         let operands = prepare::<F>(run, &lined, &x, weight)?;
         same("in lines", multiply(&lined, device, &operands, &x)?)?;
     }
+    let operands = operands.without_input(run, conv.geometry.n as usize)?;
+    for device in devices {
+        if let Some(dense) = config.dense_in_place(device) {
+            same("dense", multiply(&dense, device, &operands, &x)?)?;
+        }
+    }
     if !is_read_as_it_lies(config) {
         return Ok(());
     }
-    let operands = operands.without_input(run, conv.geometry.n as usize)?;
     let strides = strides(&conv.geometry);
     let x = laid_out::<F::Stored>(run, &conv.case.x, strides)?;
     for device in devices {
         let channels_last = config
             .channels_last(strides, device)
-            .expect("an NHWC halo tile");
+            .unwrap_or_else(|| panic!("{what}: no NHWC halo tile"));
         same("unpacked", multiply(&channels_last, device, &operands, &x)?)?;
     }
     Ok(())

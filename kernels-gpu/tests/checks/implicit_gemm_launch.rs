@@ -133,6 +133,14 @@ fn filter_map<T>(config: &GemmConfig, ended: &Ended<T>) -> TensorMap {
     }
 }
 
+/// The label of kernels of warp-specialized tiles.
+fn label<F: Operand>(config: &GemmConfig) -> Label {
+    Label::Name(match config.geometry.k_vectors.loader.is_dense_f32() {
+        true => "dense_f32",
+        false => F::LABEL,
+    })
+}
+
 /// Launches the GEMM of warp-specialized tiles. Returns the number of tiles of a block.
 #[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
 pub(super) fn multiply_warp_specialized<F: Operand>(
@@ -152,7 +160,7 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
         of,
         ended,
         |map, mainloop, largest, recorded| {
-            let labels = [mainloop.label().into(), Label::Name(F::LABEL)];
+            let labels = [mainloop.label().into(), label::<F>(config)];
             let shape = config.shape(device);
             if !config.geometry.epilogue.is_store() {
                 let arguments = (
@@ -274,7 +282,7 @@ pub(super) fn multiply_reduced<F: Operand>(
         of,
         ended,
         |map, mainloop, largest, recorded| {
-            let labels = [mainloop.label().into(), Label::Name(F::LABEL)];
+            let labels = [mainloop.label().into(), label::<F>(config)];
             let arguments = (
                 of.reformatted.source(),
                 of.descales.source(),

@@ -19,7 +19,7 @@ struct Proxy {
 }
 
 /// The number of a thread's fences that are kept separately.
-const FENCES: usize = 8;
+const FENCES: usize = 32;
 
 /// A thread's proxy fences: the times of the last ones, newest first, and of the block's last barrier before
 /// the newest.

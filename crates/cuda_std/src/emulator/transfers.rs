@@ -62,6 +62,11 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
     let MapMode::Tiled(boxes) = mode else {
         other_mode(WHAT, place)
     };
+    let first = i64::from(at[0]) * i64::from(boxes.element.bytes());
+    if first % CHUNK as i64 != 0 {
+        let text = format!("{WHAT}: the box starts at byte {first}, no multiple of {CHUNK}");
+        fail(place, FaultKind::Argument(text));
+    }
     let chunks = |offset| box_chunks(target, &boxes, at, offset);
     copy_chunks(WHAT, (target, start, boxes.element), chunks, address, place);
 }

@@ -17,15 +17,24 @@ mode! {
         REFORMAT_TO_NHWC = 1,
         /// A channels-last input is read in place.
         CHANNELS_LAST = 2,
+        /// A dense f32 input is read in place, and converted to planes of K-vectors by the producer.
+        DENSE_F32 = 3,
     }
 }
 
 impl Loader {
-    /// Whether the input is read in place.
+    /// Whether the input is channels-last, and read in place.
     #[must_use]
     #[inline(always)]
-    pub const fn is_in_place(self) -> bool {
+    pub const fn is_channels_last(self) -> bool {
         self.0 == Self::CHANNELS_LAST.0
+    }
+
+    /// Whether the input is dense f32, and read in place.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_dense_f32(self) -> bool {
+        self.0 == Self::DENSE_F32.0
     }
 }
 

@@ -214,7 +214,7 @@ impl ImplicitGemmGeometry {
     /// The same geometry with an NHWC halo tile of spans of `planes` K-vectors, if every K block has whole
     /// spans and a tensor map can load the boxes.
     fn with_nhwc_tile(&self, planes: u32) -> Option<Self> {
-        let is_channels_last = self.k_vectors.loader.is_in_place();
+        let is_channels_last = self.k_vectors.loader.is_channels_last();
         // The K-vectors after the last channel block of a group are the next group's, which are not zero.
         let spans_end_with_groups =
             !is_channels_last || self.conv.groups == 1 || self.planes.is_multiple_of(planes);
@@ -250,7 +250,7 @@ impl ImplicitGemmGeometry {
     /// Channels of a pixel in memory, including those that the reformat adds.
     #[must_use]
     pub const fn pixel_channels(&self) -> u32 {
-        if self.k_vectors.loader.is_in_place() {
+        if self.k_vectors.loader.is_channels_last() {
             self.conv.input_channels()
         } else {
             self.conv.groups * self.planes * K_VECTOR_VALUES
@@ -264,7 +264,10 @@ impl GemmConfig {
     /// reformatted input.
     #[must_use]
     pub fn channels_last(&self, strides: [i64; 5], device: &GemmDevice) -> Option<Self> {
-        if !self.format.is_stored() && !self.may_convert_in_producer() {
+        // Without a norm, the fix-up pass would recompute every result that overflows at the optimistic
+        // scale.
+        let may_convert = self.may_convert_in_producer() && !self.geometry.epilogue.is_store();
+        if !self.format.is_stored() && !may_convert {
             return None;
         }
         let k_vectors = KVectorStrides::new(&self.geometry.conv, strides)?;
@@ -308,7 +311,8 @@ impl GemmConfig {
                 ..*g
             };
             let mut geometry = k_vectors.with_nhwc_tile(planes)?;
-            let is_converted = geometry.k_vectors.loader.is_in_place() && !self.format.is_stored();
+            let is_converted =
+                geometry.k_vectors.loader.is_channels_last() && !self.format.is_stored();
             geometry.staged_tiles = StagedTiles::of(&geometry, is_converted);
             let nhwc = Self { geometry, ..*self };
             nhwc.mainloop_config(device).map(|_| nhwc)

@@ -25,8 +25,9 @@ pub(super) mod tiles;
 mod write_bound;
 
 pub use block::{
-    BLOCK_THREADS, HALF_PIXELS, HALO_WARPS, HALVES, MMA_STEP_BYTES, TARGET_BYTES, WARP_FILTERS,
-    WARPGROUPS, WARPS, WRITTEN_BYTES, WRITTEN_PADDING, WRITTEN_WORDS,
+    BLOCK_THREADS, HALF_PIXELS, HALO_WARPS, HALVES, MMA_STEP_BYTES, TARGET_BYTES,
+    TILE_COORD_ALL_WORDS, TILE_COORD_WORDS, TILE_COORDS, WARP_FILTERS, WARPGROUPS, WARPS,
+    WRITTEN_BYTES, WRITTEN_PADDING, WRITTEN_WORDS,
 };
 pub use mainloop::{MainloopConfig, Residency, Schedule, WarpSpecializedLayout};
 pub(crate) use suits::suits;
@@ -40,8 +41,7 @@ use super::{
 use crate::clusters::at_once;
 use crate::pipeline::Skip;
 use block::{
-    FILTER_SWIZZLE_BYTES, MIN_FILTER_STAGES, MORE_STAGED_TILES_PER_WARP, STAGED_TILE_WORDS,
-    STAGED_TILES_PER_WARP,
+    FILTER_SWIZZLE_BYTES, MIN_FILTER_STAGES, MORE_STAGED_TILES_PER_WARP, STAGED_TILES_PER_WARP,
 };
 
 /// The fewest pipeline stages: one is filled while the other is read.
@@ -55,6 +55,7 @@ const MAX_RESIDENT_BATCHES: u32 = 64;
 
 /// The most halo stages: one that is read, and one for each producer warp of halo tiles.
 const MAX_HALO_STAGES: u32 = HALO_WARPS + 1;
+const _: () = assert!(MAX_HALO_STAGES + 3 <= TILE_COORDS);
 
 /// The most bytes of a halo tile of planes per MMA step for which the ping-pong schedule pays without
 /// resident filters (docs/tuning.md).
@@ -271,17 +272,6 @@ impl ImplicitGemmGeometry {
         Some([one, two])
     }
 
-    /// Words of the table of sources: one for each K-vector of a halo tile of planes, [`STAGED_TILE_WORDS`]
-    /// for each staged tile of an NHWC halo tile.
-    #[must_use]
-    pub const fn source_words(&self) -> u32 {
-        if self.has_nhwc_tile() {
-            STAGED_TILE_WORDS * self.staged_tiles.of_k_block
-        } else {
-            self.halo_k_vectors
-        }
-    }
-
     /// The map of a block's shared memory, in bytes.
     #[must_use]
     pub const fn warp_specialized_layout(
@@ -289,7 +279,10 @@ impl ImplicitGemmGeometry {
         format: OperandFormat,
         mainloop: MainloopConfig,
     ) -> WarpSpecializedLayout {
-        let pixels = (4 * self.offsets).next_multiple_of(8);
+        // At the start, so that no register holds its address.
+        let coords = 0;
+        let offsets = coords + 4 * TILE_COORD_ALL_WORDS;
+        let pixels = (offsets + 4 * self.offsets).next_multiple_of(8);
         let positions = pixels + 4 * WARP_SPECIALIZED.pixels();
         let sources = (positions + 4 * WARP_SPECIALIZED.pixels()).next_multiple_of(K_VECTOR_BYTES);
         let channels = (sources + 4 * self.source_words()).next_multiple_of(K_VECTOR_BYTES);
@@ -301,7 +294,8 @@ impl ImplicitGemmGeometry {
             filters + mainloop.filters * mainloop.tiles * mma_batch_bytes(format.step_parts());
         let staged = halos + mainloop.halos * self.k_block_bytes(format.parts);
         WarpSpecializedLayout {
-            offsets: 0,
+            coords,
+            offsets,
             pixels,
             positions,
             sources,

@@ -32,7 +32,7 @@ const REFORMATTED_BYTES: u64 = 4 + 4 + 4 + 2;
 const MOVED_PER_CYCLE: u64 = 14;
 
 /// Cycles of a launch: transposing and reformatting the input takes one more.
-const LAUNCH_CYCLES: u64 = 4_000;
+pub(super) const LAUNCH_CYCLES: u64 = 4_000;
 
 /// Bytes of a staged f32 value over those of its f16 operand.
 pub const STAGED_WIDTH: u32 = 2;
@@ -42,20 +42,20 @@ pub const STAGED_WIDTH: u32 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StagedTiles {
     /// Extents of a staged tile along the second and the third axis of its box. It has several elements along
-    /// the third axis only if it covers the second axis.
+    /// the third axis only if it covers the second axis. For dense f32, rows and columns.
     pub extents: [u32; 2],
-    /// Staged tiles of a box along these axes.
+    /// Staged tiles of a box along these axes. For dense f32, staged tiles of a slice, and slices.
     pub counts: [u32; 2],
     /// Bytes of a staged tile.
     pub bytes: u32,
-    /// Staged tiles of a K block; 0 if the halo tile is not NHWC.
+    /// Staged tiles of a K block; 0 if the input is reformatted to planes.
     pub of_k_block: u32,
     /// Distance of staging buffers in bytes; 0 if the producer does not convert.
     pub staged_bytes: u32,
 }
 
 impl StagedTiles {
-    /// No staged tiles: a halo tile of planes.
+    /// No staged tiles: an input that is reformatted to planes.
     pub const NONE: Self = Self {
         extents: [0; 2],
         counts: [0; 2],
@@ -108,7 +108,7 @@ impl StagedTiles {
 }
 
 impl ImplicitGemmGeometry {
-    /// Whether the producer converts the staged f32 tile to f16.
+    /// Whether the producer converts staged f32 tiles to f16.
     #[must_use]
     #[inline(always)]
     pub const fn is_converted_in_producer(&self) -> bool {
@@ -133,12 +133,11 @@ impl GemmConfig {
         self.geometry.warp_specialized_sets(mainloop.tiles) * mainloop.split_k * HALO_WARPS
     }
 
-    /// Whether the producer may convert the input. It may not without a norm, because the fix-up pass would
-    /// recompute every result that overflows at the optimistic scale, which takes long. Nor may it for small
-    /// samples, for which each block of the reformat scans all values for the scale.
+    /// Whether the producer may convert the input. It may not for small samples, for which each block of the
+    /// reformat scans all values for the scale.
     pub(super) const fn may_convert_in_producer(&self) -> bool {
-        let (format, g) = (self.format, &self.geometry);
-        format.parts == 1 && format.scaled && !g.epilogue.is_store() && !g.prescale.is_scanned()
+        let format = self.format;
+        format.parts == 1 && format.scaled && !self.geometry.prescale.is_scanned()
     }
 
     /// Whether the producer can convert on the device. Each warp must have a staged tile in every K block, so
@@ -165,13 +164,7 @@ impl GemmConfig {
 
     fn conversion_pays(&self, device: &GemmDevice, mainloop: MainloopConfig) -> Option<bool> {
         let g = &self.geometry;
-        let multiprocessors = u64::from(device.multiprocessors);
-        let blocks = u64::from(g.warp_specialized_sets(mainloop.tiles) * mainloop.split_k);
-        let k_blocks = u64::from(g.k_blocks.div_ceil(mainloop.split_k));
-        let k_blocks = (g.work_tiles().checked_mul(blocks)?)
-            .div_ceil(multiprocessors)
-            .checked_mul(k_blocks)?;
-
+        let k_blocks = self.converted_k_blocks(device, mainloop)?;
         let staged_tiles = u64::from(g.staged_tiles.of_k_block);
         let vectors = u64::from(g.k_block_planes * g.k_vectors.boxes * g.box_used()) * 2;
         let rounds = vectors.div_ceil(ROUND_VECTORS).max(staged_tiles);
@@ -179,11 +172,42 @@ impl GemmConfig {
             (rounds * ROUND_CYCLES + staged_tiles * STAGED_TILE_CYCLES) / u64::from(HALO_WARPS);
         let conversion = k_blocks.checked_mul(of_k_block)?;
 
-        let consumer = k_blocks
-            .checked_mul(u64::from(g.mma_steps * mainloop.tiles))?
-            .checked_mul(self.tile.step_cycles(device))?;
-        let values = g.sample_elements().checked_mul(g.conv.n)?;
-        let moved = values.checked_mul(REFORMATTED_BYTES)? / (MOVED_PER_CYCLE * multiprocessors);
+        let consumer = self.consumer_cycles(device, mainloop, k_blocks)?;
+        let moved = self.moved_cycles(device, REFORMATTED_BYTES)?;
         Some(conversion <= consumer.saturating_add(moved + LAUNCH_CYCLES))
+    }
+
+    /// The K blocks that a multiprocessor converts.
+    pub(super) fn converted_k_blocks(
+        &self,
+        device: &GemmDevice,
+        mainloop: MainloopConfig,
+    ) -> Option<u64> {
+        let g = &self.geometry;
+        let blocks = u64::from(g.warp_specialized_sets(mainloop.tiles) * mainloop.split_k);
+        let k_blocks = u64::from(g.k_blocks.div_ceil(mainloop.split_k));
+        (g.work_tiles().checked_mul(blocks)?)
+            .div_ceil(device.multiprocessors.into())
+            .checked_mul(k_blocks)
+    }
+
+    /// Cycles of the MMAs of `k_blocks` K blocks.
+    pub(super) fn consumer_cycles(
+        &self,
+        device: &GemmDevice,
+        mainloop: MainloopConfig,
+        k_blocks: u64,
+    ) -> Option<u64> {
+        k_blocks
+            .checked_mul(u64::from(self.geometry.mma_steps * mainloop.tiles))?
+            .checked_mul(self.tile.step_cycles(device))
+    }
+
+    /// Cycles of memory to move `bytes` for each value of the input.
+    pub(super) fn moved_cycles(&self, device: &GemmDevice, bytes: u64) -> Option<u64> {
+        let g = &self.geometry;
+        let values = g.sample_elements().checked_mul(g.conv.n)?;
+        let at_once = MOVED_PER_CYCLE * u64::from(device.multiprocessors);
+        Some(values.checked_mul(bytes)? / at_once)
     }
 }

@@ -191,9 +191,17 @@ impl ImplicitGemm {
         device: &GemmDevice,
         strides: Option<[i64; 5]>,
     ) -> Self {
-        let in_place = strides
-            .and_then(|strides| config.channels_last(strides, device))
-            .filter(|in_place| in_place.pays_channels_last(device));
+        let epilogue = config.geometry.epilogue;
+        let in_place = match strides {
+            Some(strides) => config
+                .channels_last(strides, device)
+                .filter(|in_place| in_place.pays_channels_last(device)),
+            // No kernel converts a dense input for an NHWC output, and phases share a reformat.
+            None if epilogue.is_nhwc() || epilogue.is_shuffled() => None,
+            None => config
+                .dense_in_place(device)
+                .filter(|in_place| in_place.pays_dense(device)),
+        };
         let config = in_place
             .or_else(|| config.reformatted_to_nhwc(device))
             .unwrap_or(config);
@@ -219,9 +227,9 @@ impl ImplicitGemm {
         (sets * self.config.moment_parts()).into()
     }
 
-    /// The layout of the input: NHWC if it is read in place.
+    /// The layout of the input: NHWC if it is channels-last and read in place.
     pub(crate) fn reads(&self) -> Layout {
-        match self.config.geometry.k_vectors.loader.is_in_place() {
+        match self.config.geometry.k_vectors.loader.is_channels_last() {
             true => Layout::Nhwc,
             false => Layout::Nchw,
         }
@@ -241,10 +249,16 @@ impl ImplicitGemm {
         self.config.geometry.filters.is_in_place()
     }
 
+    /// Whether a launch reformats the input.
+    fn reformats(&self) -> bool {
+        let loader = self.config.geometry.k_vectors.loader;
+        !(loader.is_channels_last() || loader.is_dense_f32())
+    }
+
     /// Whether both reformat the same input to the same values.
     pub(crate) fn reformats_as(&self, other: &Self) -> bool {
-        let reformat = [self, other].map(|gemm| gemm.reads() == Layout::Nchw);
-        reformat == [true; 2] && self.config.reformats_alike(&other.config)
+        let reformat = [self, other].iter().all(|gemm| gemm.reformats());
+        reformat && self.config.reformats_alike(&other.config)
     }
 
     /// Whether results are shuffled into the output.
@@ -267,6 +281,14 @@ impl ImplicitGemm {
         match self.config.format.passes {
             1 => self.precision.label(dtype),
             _ => Label::Name("bf16x3_f32"),
+        }
+    }
+
+    /// The label of warp-specialized kernels, where `label` is that of other kernels.
+    fn mainloop_label(&self, label: Label) -> Label {
+        match self.config.geometry.k_vectors.loader.is_dense_f32() {
+            true => Label::Name("dense_f32"),
+            false => label,
         }
     }
 
@@ -333,6 +355,7 @@ impl fmt::Display for ImplicitGemm {
                 "; channels-last input read in place, tiles of several samples"
             }
             Loader::CHANNELS_LAST => "; channels-last input read in place",
+            Loader::DENSE_F32 => "; input read in place, f32 converted in the producer",
             Loader::REFORMAT_TO_NHWC => "; input reformatted to channels-last K-vectors",
             _ => "; input reformatted to padded planes of K-vectors",
         })?;

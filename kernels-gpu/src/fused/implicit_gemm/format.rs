@@ -20,6 +20,8 @@ pub(super) trait Format {
     type Accuracy: Storage;
     /// Parts and scaling.
     const OPERANDS: OperandFormat;
+    /// Whether the producer reads a dense input in place, and converts it.
+    const READS_DENSE: bool;
     /// Rounds two values to the halves of a word, `low` to the low half.
     fn pack(low: f32, high: f32) -> u32;
     /// Packs two stored values likewise, without conversion if the storage type is the operand type.
@@ -51,6 +53,9 @@ pub(super) trait Format {
 pub(super) struct F16x2;
 /// f32 rounded to one scaled f16.
 pub(super) struct ScaledF16;
+/// The same, with a dense input that the producer converts.
+#[cfg(hopper)]
+pub(super) struct DenseF32;
 /// f16.
 pub(super) struct F16;
 /// bf16.
@@ -77,11 +82,12 @@ pub(super) const fn part_of_pass(parts: u32, pass: u32) -> u32 {
 }
 
 macro_rules! format {
-    ($name:ident, $Stored:ident, $Operand:ident, $Accuracy:ident, $operands:ident, $pack:ident, $mma:ident, $start:expr) => {
+    ($name:ident, $Stored:ident, $Operand:ident, $Accuracy:ident, $operands:ident, $pack:ident, $mma:ident, $reads_dense:literal, $start:expr) => {
         impl Format for $name {
             type Stored = $Stored;
             type Accuracy = $Accuracy;
             const OPERANDS: OperandFormat = OperandFormat::$operands;
+            const READS_DENSE: bool = $reads_dense;
             #[inline(always)]
             fn pack(low: f32, high: f32) -> u32 {
                 mma::$pack(low, high)
@@ -136,6 +142,7 @@ format!(
     F16X2,
     pack_f16x2,
     m16n8k16_f16,
+    false,
     |_, [high, rest], b, low| {
         // High by high, high by low, low by high, as in all f16x2 kernels.
         wgmma::start_f16_9(
@@ -164,6 +171,19 @@ format!(
     SCALED_F16,
     pack_f16x2,
     m16n8k16_f16,
+    false,
+    |sums, [a, _], b, _| wgmma::add_f16_3(sums, a, &b)
+);
+#[cfg(hopper)]
+format!(
+    DenseF32,
+    f32,
+    f16,
+    f16,
+    SCALED_F16,
+    pack_f16x2,
+    m16n8k16_f16,
+    true,
     |sums, [a, _], b, _| wgmma::add_f16_3(sums, a, &b)
 );
 format!(
@@ -174,6 +194,7 @@ format!(
     STORED,
     pack_f16x2,
     m16n8k16_f16,
+    false,
     |sums, [a, _], b, _| wgmma::add_f16_3(sums, a, &b)
 );
 format!(
@@ -184,6 +205,7 @@ format!(
     BF16X3,
     pack_bf16x2,
     m16n8k16_bf16,
+    false,
     |sums, [a, _], b, _| wgmma::add_bf16_3(sums, a, &b)
 );
 format!(
@@ -194,5 +216,6 @@ format!(
     STORED,
     pack_bf16x2,
     m16n8k16_bf16,
+    false,
     |sums, [a, _], b, _| wgmma::add_bf16_3(sums, a, &b)
 );

@@ -28,7 +28,7 @@ pub(super) const OPTIMISTIC_DESCALE: f32 = 1.0 / OPTIMISTIC_SCALE;
 const OPTIMISTIC_MIN: f32 = 0.5;
 
 /// The largest sample maximum for the optimistic scale, which scales it to half of f16's range.
-const OPTIMISTIC_MAX: f32 = 64.0;
+pub(super) const OPTIMISTIC_MAX: f32 = 64.0;
 
 /// Values of a K-vector.
 const VALUES: usize = K_VECTOR_VALUES as usize;

@@ -46,8 +46,8 @@ pub(super) fn span_shift<F: Format>(g: &ImplicitGemmGeometry, tile: GemmTile) ->
 
 /// Whether a halo tile may be NHWC. Formats with several parts never have one.
 #[inline(always)]
-const fn may_have_nhwc_tile<F: Format>(tile: GemmTile) -> bool {
-    tile.is_warp_specialized() && F::OPERANDS.parts == 1
+pub(super) const fn may_have_nhwc_tile<F: Format>(tile: GemmTile) -> bool {
+    tile.is_warp_specialized() && F::OPERANDS.parts == 1 && !F::READS_DENSE
 }
 
 /// Whether the producer may convert the input, which only the scaled single-part format does.
@@ -59,8 +59,9 @@ pub(super) const fn may_convert_in_producer<F: Format>() -> bool {
 /// Whether the producer converts the input. Evaluated at each call: keeping the condition would take a
 /// register.
 #[inline(always)]
-pub(super) fn rounds<F: Format>(g: &ImplicitGemmGeometry) -> bool {
-    may_convert_in_producer::<F>() && opaque::to_compiler(g.staged_tiles.staged_bytes) != 0
+pub(super) fn converts<F: Format>(g: &ImplicitGemmGeometry) -> bool {
+    F::READS_DENSE
+        || may_convert_in_producer::<F>() && opaque::to_compiler(g.staged_tiles.staged_bytes) != 0
 }
 
 /// Whether the halo tile is NHWC.

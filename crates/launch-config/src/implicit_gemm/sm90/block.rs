@@ -52,6 +52,17 @@ pub(super) const TILE_SUMS: u32 =
 /// The fewest filter stages beside long spans of an NHWC halo tile: with fewer, consumers wait for filters.
 pub(in super::super) const MIN_FILTER_STAGES: u32 = 4;
 
+/// Tiles of pixels whose coordinates shared memory holds, a power of two. Halo producers are at most
+/// `MAX_HALO_STAGES` tiles ahead of the consumers. The coordinates of a tile are overwritten when the stages
+/// of the tile before are empty, which the same warpgroup has released after it read them.
+pub const TILE_COORDS: u32 = 8;
+
+/// Words of a tile's coordinates: sample, slice, row, column, and the tile's index in its sample.
+pub const TILE_COORD_WORDS: u32 = 8;
+
+/// Words of the coordinates of all these tiles, and of the work of the block.
+pub const TILE_COORD_ALL_WORDS: u32 = (TILE_COORDS + 1) * TILE_COORD_WORDS;
+
 /// Staging buffers of a producer warp: one that it converts, and others in flight. There are more of them
 /// where halo tiles are so large that there are only two halo stages, if enough filter stages are left.
 pub(in super::super) const STAGED_TILES_PER_WARP: u32 = 2;
@@ -59,3 +70,6 @@ pub(in super::super) const MORE_STAGED_TILES_PER_WARP: u32 = 3;
 
 /// Words of the table of sources for each staged tile of a K block.
 pub const STAGED_TILE_WORDS: u32 = 8;
+
+/// The same for each K-vector of a staged tile of dense f32.
+pub const STAGED_K_VECTOR_WORDS: u32 = 2;

@@ -1,6 +1,9 @@
 //! The pipelines of a block of warp-specialized tiles, and the map of its shared memory.
 
-use super::block::{HALO_WARPS, TILE_SUMS, WARPGROUPS, WARPS};
+use super::super::ImplicitGemmGeometry;
+use super::block::{
+    HALO_WARPS, STAGED_K_VECTOR_WORDS, STAGED_TILE_WORDS, TILE_SUMS, WARPGROUPS, WARPS,
+};
 use crate::WARP_THREADS;
 use crate::mode::mode;
 use crate::pipeline::Skip;
@@ -84,6 +87,9 @@ pub struct MainloopConfig {
 /// Byte offsets of the parts of shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarpSpecializedLayout {
+    /// Coordinates of tiles of pixels, which the producers of halo tiles pass on to the consumers, and the
+    /// work of the block.
+    pub coords: u32,
     /// For each step of a K block, the distance of its first K-vector from the base of a pixel in the halo
     /// tile.
     pub offsets: u32,
@@ -191,5 +197,22 @@ impl MainloopConfig {
     #[inline(always)]
     pub const fn sums(&self) -> u32 {
         self.tiles * TILE_SUMS
+    }
+}
+
+impl ImplicitGemmGeometry {
+    /// Words of the table of sources: one for each K-vector of a halo tile of planes, [`STAGED_TILE_WORDS`]
+    /// for each staged tile, and [`STAGED_K_VECTOR_WORDS`] for each K-vector of a staged tile of dense f32.
+    #[must_use]
+    pub const fn source_words(&self) -> u32 {
+        if self.staged_tiles.of_k_block == 0 {
+            return self.halo_k_vectors;
+        }
+        let k_vectors = if self.k_vectors.loader.is_dense_f32() {
+            self.staged_k_vectors()
+        } else {
+            0
+        };
+        STAGED_TILE_WORDS * self.staged_tiles.of_k_block + STAGED_K_VECTOR_WORDS * k_vectors
     }
 }

@@ -60,7 +60,7 @@ fn reformat(
     gemm: &ImplicitGemm,
     label: Label,
 ) -> Result<Option<[Value; 2]>> {
-    if gemm.reads() == Layout::Nhwc {
+    if !gemm.reformats() {
         return Ok(None);
     }
     let config = &gemm.config;
@@ -144,7 +144,8 @@ impl Scales {
     }
 }
 
-/// Appends the convolution of `x`. `x` may have any strides if it is read in place, and is dense otherwise.
+/// Appends the convolution of `x`. `x` may have any strides if it is read as channels-last, and is dense
+/// otherwise.
 /// The output has the shape `output`; it is `y` if that exists, which several implicit GEMMs may write that
 /// shuffle their results. The bits do not depend on the loader. Without a norm, results are stored through an
 /// epilogue and a list that the kernels support ([`ImplicitGemm::can_store`]).
@@ -174,7 +175,6 @@ pub(crate) fn append(
         reduced,
         ..
     } = gemm;
-    let is_channels_last = gemm.reads() == Layout::Nhwc;
     let (g, dtype) = (&config.geometry, program.dtype(x));
     let operands = match gemm.has_filters_in_place() {
         true => None,
@@ -192,14 +192,14 @@ pub(crate) fn append(
     let bytes_moved = program.bytes(&[words.unwrap_or(x), filters, moments]) + written;
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
     // The input itself, for the NaN/Inf fix-up pass or for reading in place.
-    let x = (g.epilogue.is_store() || is_channels_last).then_some(x);
+    let x = (g.epilogue.is_store() || !gemm.reformats()).then_some(x);
     let weight = (g.epilogue.is_store()).then_some(parameters.filters.weight);
     let [(gain, shift), (gain_behind, shift_behind)] = parameters.gains_and_shifts();
     let (list, rounded) = gemm.lists(&list, dtype);
     if let Some(mainloop) = mainloop {
-        let labels = [mainloop.label().into(), label];
-        let lines = words.or(x).filter(|_| g.has_nhwc_tile());
-        let in_boxes = lines.map(|value| MapOf::read(value, boxes(g)));
+        let labels = [mainloop.label().into(), gemm.mainloop_label(label)];
+        let boxed = words.or(x).filter(|_| g.staged_tiles.of_k_block > 0);
+        let in_boxes = boxed.map(|value| MapOf::read(value, boxes(g)));
         let in_place = gemm.has_filters_in_place();
         let filter_boxes = in_place.then(|| MapOf::read(filters, filter_boxes(g)));
         let largest = scales.as_ref().map(|scales| scales.largest);

@@ -9,9 +9,12 @@ use super::nhwc_tile::in_box_order;
 
 /// Returns the boxes of an NHWC geometry's input, in place or reformatted, or its staged f32 tiles. A value
 /// of a staged f32 tile is two 16-bit elements. Axes are channels, columns, slices, rows and samples; in the
-/// flat layout, rows come before slices.
+/// flat layout, rows come before slices. Axes of dense f32 are columns, rows, slices, channels and samples.
 #[must_use]
 pub fn boxes(g: &ImplicitGemmGeometry) -> Boxes {
+    if g.k_vectors.loader.is_dense_f32() {
+        return dense_boxes(g);
+    }
     let (conv, k_vectors) = (&g.conv, &g.k_vectors);
     let [columns, ..] = g.box_extents();
     let [slices, rows] = in_box_order(g, g.staged_tiles.extents);
@@ -42,6 +45,25 @@ pub fn boxes(g: &ImplicitGemmGeometry) -> Boxes {
         ),
         steps: of(1, |axis| axis.3),
         is_swizzled: u32::from(!g.is_converted_in_producer()),
+    }
+}
+
+/// Returns the boxes of dense f32.
+fn dense_boxes(g: &ImplicitGemmGeometry) -> Boxes {
+    let conv = &g.conv;
+    let [rows, columns] = g.staged_tiles.extents;
+    let row = 4 * u64::from(conv.w);
+    let slice = row * u64::from(conv.h);
+    let channel = slice * u64::from(conv.d);
+    let channels = conv.input_channels();
+    let samples = u32::try_from(conv.n).unwrap_or(u32::MAX);
+    Boxes {
+        element: MapElement::F32,
+        extents: [conv.w, conv.h, conv.d, channels, samples],
+        strides: [row, slice, channel, channel * u64::from(channels)],
+        reaches: [columns, rows, 1, g.k_vector_channels, 1],
+        steps: [1; 5],
+        is_swizzled: 0,
     }
 }
 

@@ -20,8 +20,8 @@
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{cluster, opaque, thread, warp};
 use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::ImplicitGemmGeometry;
 use launch_config::implicit_gemm::sm90::{MainloopConfig, WARPS};
-use launch_config::implicit_gemm::{ImplicitGemmGeometry, OperandFormat};
 
 use super::{Memory, rank};
 use crate::parts::unroll::unroll;
@@ -34,13 +34,15 @@ impl Memory {
     /// arrived.
     #[inline(always)]
     fn exchange_full(&self, warp: u32) -> Barrier {
-        Barrier::at(self.barriers, self.first_of_warps() + 2 * warp)
+        let at = self.first_of_warps() + 2 * opaque::to_compiler(warp);
+        Barrier::at(self.barriers, at)
     }
 
     /// The barrier in the other blocks: the owner has read the accumulators, so the buffer is free.
     #[inline(always)]
     fn exchange_empty(&self, warp: u32) -> Barrier {
-        Barrier::at(self.barriers, self.first_of_warps() + 2 * warp + 1)
+        let at = self.first_of_warps() + 2 * opaque::to_compiler(warp) + 1;
+        Barrier::at(self.barriers, at)
     }
 
     #[inline(always)]
@@ -63,8 +65,8 @@ impl Memory {
 }
 
 /// Reduces a warp's accumulators over the blocks of the cluster. The owner adds the other warps' accumulators
-/// to its `sums` and gets `true`; the others send theirs to the owner and get `false`. `parity` is the parity
-/// of the number of earlier tiles. With `more`, tiles follow.
+/// to its `sums` and gets `true`; the others send theirs to the owner and get `false`. `number` is the number
+/// of earlier tiles, and `parity` its parity.
 ///
 /// # Safety
 /// All lanes of the warp make this call together, and so do the warps with its index in all blocks of the
@@ -72,10 +74,9 @@ impl Memory {
 #[inline(always)]
 pub(super) unsafe fn is_owner<const SUMS: usize>(
     g: &ImplicitGemmGeometry,
-    mainloop: MainloopConfig,
-    format: OperandFormat,
+    memory: &Memory,
     parity: u32,
-    more: bool,
+    number: u32,
     sums: &mut [f32; SUMS],
 ) -> bool {
     // Recomputed here; kept values derived from it would take registers during the mainloop.
@@ -84,12 +85,15 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
         offsets: opaque::to_compiler(g.offsets),
         ..*g
     };
+    let mainloop = memory.mainloop;
     let mainloop = MainloopConfig {
+        tiles: opaque::to_compiler(mainloop.tiles),
         split_k: opaque::to_compiler(mainloop.split_k),
         halos: opaque::to_compiler(mainloop.halos),
+        staged: opaque::to_compiler(mainloop.staged),
         ..mainloop
     };
-    let memory = Memory::of(&g, mainloop, format);
+    let memory = Memory::of(&g, mainloop, memory.format);
     let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
     let owner = warp * mainloop.split_k / WARPS;
     let rank = rank(mainloop.split_k);
@@ -157,7 +161,8 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
         });
     }
     warp::sync_warp(warp::ALL_LANES);
-    if more && lane == 0 {
+    let warp = opaque::to_compiler(thread::thread_idx_x()) / WARP_THREADS;
+    if lane == 0 && memory.has_tile(number + 1) {
         let mut other = 0;
         while other < mainloop.split_k {
             opaque::not_unrolled();

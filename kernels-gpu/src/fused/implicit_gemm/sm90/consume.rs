@@ -10,12 +10,13 @@ use launch_config::implicit_gemm::{
 };
 
 use super::super::format::Format;
-use super::super::tables::{may_convert_in_producer, span_shift};
-use super::super::tile_coord::TileCoord;
+use super::super::tables::{may_convert_in_producer, may_have_nhwc_tile};
 use super::cluster_reduce;
 use super::format::{Operands, WarpSpecializedFormat};
 use super::results::{HALF_SUMS, Output, Results};
-use super::{Memory, Pipeline, PipelineState, TileEpilogue, WARPGROUP_WARPS, Work, share_of};
+use super::{
+    Memory, Pipeline, PipelineState, TileEpilogue, WARPGROUP_WARPS, Work, share_of, warp_of_block,
+};
 
 /// Units (16 bytes) of the filters of one part of an MMA step, and of eight filters of it.
 const MMA_STEP_UNITS: u32 = MMA_STEP_BYTES / wgmma::UNIT_BYTES;
@@ -35,36 +36,10 @@ unsafe fn release(barrier: Barrier) {
     }
 }
 
-/// Returns the warpgroup's index. It is computed at each call; a kept index would take a register.
+/// Returns the warpgroup's index, computed at each call.
 #[inline(always)]
 unsafe fn warpgroup() -> u32 {
-    opaque::uniform(opaque::to_compiler(thread::thread_idx_x()) / (WARPGROUP_WARPS * WARP_THREADS))
-}
-
-/// The warpgroup's tiles of pixels, one for each round.
-struct Rounds<'a, const SUMS: usize> {
-    work: &'a Work<'a>,
-    /// 1 in the ping-pong schedule, in which the other warpgroup has every second tile; 0 otherwise.
-    ping_pong: u32,
-}
-
-impl<const SUMS: usize> Rounds<'_, SUMS> {
-    /// Returns the number of the other warpgroup's tiles that come first.
-    #[inline(always)]
-    unsafe fn behind(&self) -> u32 {
-        if SUMS == HALF_SUMS {
-            0
-        } else {
-            self.ping_pong * warpgroup()
-        }
-    }
-
-    /// The tile of pixels of round `round`.
-    #[inline(always)]
-    unsafe fn work_tile(&self, round: u32) -> u32 {
-        let tile = (opaque::to_compiler(round) << self.ping_pong) + self.behind();
-        self.work.first_work_tile + tile * self.work.work_tile_step
-    }
+    warp_of_block() / WARPGROUP_WARPS
 }
 
 /// Returns the layout of the pixels in shared memory. It is computed for each tile; a kept layout would take
@@ -75,7 +50,11 @@ unsafe fn layout<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
     parts: u32,
 ) -> MatrixLayout {
     let octet_units = opaque::to_compiler(g.interleaved_octets[usize::from(F::INTERLEAVED)]);
-    let shift = span_shift::<F>(g, WARP_SPECIALIZED);
+    // The span's shift, computed unlike elsewhere, so that the assembler keeps no register for it.
+    let shift = match may_have_nhwc_tile::<F>(WARP_SPECIALIZED) {
+        true => (opaque::to_compiler(g.k_vectors.span_k_vectors) | 1).ilog2(),
+        false => 0,
+    };
     if shift == 0 {
         MatrixLayout::apart(g.second_k_vector(parts), octet_units)
     } else {
@@ -113,20 +92,18 @@ fn releases_early<F: Format>(memory: &Memory) -> bool {
 /// Runs the mainloop and the epilogue of all of the warpgroup's tiles.
 ///
 /// # Safety
-/// All threads of a warpgroup call it, after the barrier that follows `prepare`; `warp` is the warp's index
-/// in the block.
+/// All threads of a warpgroup call it, after the barrier that follows `prepare`.
 #[inline(always)]
 pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, E: TileEpilogue>(
     work: &Work<'_>,
     memory: &Memory,
     output: &Output<F, E>,
-    warp: u32,
 ) {
     let g = work.g;
     let (parts, step_parts) = (memory.format.parts, F::OPERANDS.step_parts());
     let tiles = memory.mainloop.tiles;
     let has_half = SUMS == HALF_SUMS;
-    let (first_filter, first_half) = share_of(warp, tiles, has_half);
+    let (first_filter, first_half) = share_of(warp_of_block(), tiles, has_half);
     let filter_tile = first_filter / WARP_SPECIALIZED.filters();
     let (halo_pipeline, filter_pipeline) = (memory.halos(), memory.filters());
     let (mut halo, mut filters) = (PipelineState::FIRST, PipelineState::FIRST);
@@ -142,24 +119,21 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
     let first_pixels = wgmma::unit(memory.halos.addr(0)) + first_half * half_units;
     let first_filters = wgmma::unit(memory.filters.addr(0)) + filter_tile * mma_batch_units;
 
-    let rounds = Rounds::<SUMS> {
-        work,
-        ping_pong: if has_half {
-            0
-        } else {
-            memory.mainloop.schedule.shift()
-        },
+    // In the ping-pong schedule each warpgroup has every second tile, and skips the stages of the others.
+    let ping_pong = if has_half {
+        0
+    } else {
+        memory.mainloop.schedule.shift()
     };
-    let ping_pong = rounds.ping_pong;
-    // In the ping-pong schedule each warpgroup skips the stages of the other one's tiles.
-    if rounds.behind() == 1 {
+    let mut number = ping_pong * warpgroup();
+    if number == 1 {
         halo = halo.skip(memory.mainloop.halo_skip, &halo_pipeline);
         filters = filters.skip(memory.mainloop.filter_skip, &filter_pipeline);
     }
 
-    let mut round = 0;
-    while rounds.work_tile(round) < g.work_tiles() as u32 {
-        let parity = opaque::to_compiler(round) & 1;
+    while memory.has_tile(number) {
+        let round = opaque::to_compiler(number) >> ping_pong;
+        let parity = round & 1;
         if ping_pong == 1 {
             // The phase of parity 1 of a new barrier counts as over, so the first warpgroup begins.
             let warpgroup = warpgroup();
@@ -256,34 +230,25 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, 
             halo = halo.skip(memory.mainloop.halo_skip, &halo_pipeline);
             filters = filters.skip(memory.mainloop.filter_skip, &filter_pipeline);
         }
-        let more = rounds.work_tile(round + 1) < g.work_tiles() as u32;
-        // Divisions and a load, while the last MMA batch runs.
-        let place = TileCoord::of(rounds.work_tile(round), g);
-        let place = TileCoord {
-            sample: opaque::to_compiler(place.sample),
-            tile: 0,
-            z: opaque::to_compiler(place.z),
-            p: opaque::to_compiler(place.p),
-            q: opaque::to_compiler(place.q),
-        };
         let mut input_descale = 1.0;
         if F::OPERANDS.scaled {
+            // Loads, while the last MMA batch runs.
+            let place = memory.coord(opaque::to_compiler(number));
             input_descale = output.scales.descale(place.sample);
         }
         let mut sums = F::finish(sums);
         used.release(&filter_pipeline, &halo_pipeline);
-        let is_mine = work.split_k == 1
-            || cluster_reduce::is_owner(g, memory.mainloop, memory.format, parity, more, &mut sums);
+        let is_mine =
+            work.split_k == 1 || cluster_reduce::is_owner(g, memory, parity, number, &mut sums);
         if is_mine {
-            // Computed here, to save a register during the reduction.
-            let place = TileCoord {
-                tile: rounds.work_tile(round) - place.sample * g.pixel_tiles(),
-                ..place
-            };
-            let results = Results::<F, SUMS, E>::new(work, memory.mainloop, output, &place);
+            // Here, to save registers during the reduction.
+            let place = memory.coord(opaque::to_compiler(number));
+            let results = Results::<F, SUMS, E>::new(g, memory, output, &place);
             results.finish(sums, input_descale);
         }
-        round += 1;
+        // Loaded again, to save a register.
+        let turns = opaque::to_compiler(memory.mainloop.schedule.shift());
+        number = opaque::to_compiler(number) + if has_half { 1 } else { 1 << turns };
     }
 }
 const _: () = assert!(MMA_BATCH_STEPS == 3);

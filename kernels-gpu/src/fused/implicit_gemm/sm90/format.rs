@@ -3,7 +3,7 @@
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use launch_config::implicit_gemm::MMA_BATCH_STEPS;
 
-use super::super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
+use super::super::format::{Bf16, Bf16x3, DenseF32, F16, F16x2, Format, ScaledF16};
 use crate::parts::unroll::unroll;
 
 /// Descriptors of the high parts of an MMA batch's operands. Low parts are `low` units further.
@@ -137,6 +137,8 @@ macro_rules! accumulates_in_flight {
 accumulates_in_flight! {
     ScaledF16, 64, false, start_shared_n128_f16_3, add_shared_n128_f16_3;
     ScaledF16, 128, false, start_shared_n256_f16_3, add_shared_n256_f16_3;
+    DenseF32, 64, false, start_shared_n128_f16_3, add_shared_n128_f16_3;
+    DenseF32, 128, false, start_shared_n256_f16_3, add_shared_n256_f16_3;
     F16, 64, true, start_interleaved_n128_f16_3, add_interleaved_n128_f16_3;
     F16, 128, true, start_interleaved_n256_f16_3, add_interleaved_n256_f16_3;
     Bf16, 64, true, start_interleaved_n128_bf16_3, add_interleaved_n128_bf16_3;

@@ -2,19 +2,26 @@
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, Shared};
-use cuda_std::{async_proxy, thread};
+use cuda_std::{async_proxy, opaque, thread};
 use launch_config::implicit_gemm::sm90::{
-    BLOCK_THREADS, MainloopConfig, WARPS, WRITTEN_WORDS, mma_batch_bytes,
+    BLOCK_THREADS, MainloopConfig, TILE_COORD_ALL_WORDS, TILE_COORD_WORDS, TILE_COORDS, WARPS,
+    WRITTEN_WORDS, mma_batch_bytes,
 };
 use launch_config::implicit_gemm::{
     ImplicitGemmGeometry, K_VECTOR_WORDS, OperandFormat, WARP_SPECIALIZED,
 };
 
-use super::super::tables::{PixelCoord, has_nhwc_tile, offset, rounds, source, span_shift};
+use super::super::format::Format;
+use super::super::tables::{PixelCoord, converts, has_nhwc_tile, offset, source, span_shift};
+use super::super::tile_coord::TileCoord;
 use super::format::WarpSpecializedFormat;
-use super::{WARPGROUP_WARPS, nhwc_tile};
+use super::{WARPGROUP_WARPS, Work, dense_f32, nhwc_tile};
 use crate::parts::index::div_rem;
 use crate::parts::pipeline::Pipeline;
+
+/// The word behind the coordinates of tiles, from which on the work of the block is: the number of its tiles
+/// of pixels, then fields of [`Work`].
+const WORK: u32 = TILE_COORDS * TILE_COORD_WORDS;
 
 /// Views of the parts that `WarpSpecializedLayout` describes.
 #[derive(Clone, Copy)]
@@ -23,6 +30,7 @@ pub(super) struct Memory {
     pub(super) pixels: Shared<u32>,
     pub(super) positions: Shared<u32>,
     pub(super) sources: Shared<u32>,
+    coords: Shared<u32>,
     pub(super) channels: Shared<f32>,
     pub(super) barriers: Shared<u64>,
     pub(super) results: Shared<f32>,
@@ -48,6 +56,7 @@ impl Memory {
             pixels: shared::dynamic(layout.pixels, WARP_SPECIALIZED.pixels()),
             positions: shared::dynamic(layout.positions, WARP_SPECIALIZED.pixels()),
             sources: shared::dynamic(layout.sources, g.source_words()),
+            coords: shared::dynamic(layout.coords, TILE_COORD_ALL_WORDS),
             channels: shared::dynamic(
                 layout.channels,
                 mainloop.tiles * WARP_SPECIALIZED.filters() * K_VECTOR_WORDS,
@@ -62,6 +71,76 @@ impl Memory {
             filters: shared::dynamic(layout.filters, mainloop.filters * mma_batch_words),
             mainloop,
             format,
+        }
+    }
+
+    /// The same views. Beside a dense input, addresses are computed again: kept ones would take registers.
+    #[inline(always)]
+    pub(super) unsafe fn again<F: Format>(&self, g: &ImplicitGemmGeometry) -> Self {
+        if !F::READS_DENSE {
+            return *self;
+        }
+        let g = ImplicitGemmGeometry {
+            offsets: opaque::to_compiler(g.offsets),
+            ..*g
+        };
+        Self::of(&g, self.mainloop, self.format)
+    }
+
+    /// The entry of the block's tile of pixels of this number.
+    #[inline(always)]
+    fn coords_entry(number: u32) -> u32 {
+        (number & (TILE_COORDS - 1)) * TILE_COORD_WORDS
+    }
+
+    /// Stores the coordinates of the block's tile of pixels of this number. Its halo tiles follow, so that
+    /// who has waited for one of them may load the coordinates.
+    #[inline(always)]
+    pub(super) unsafe fn store_coord(&self, number: u32, place: &TileCoord) {
+        let entry = Self::coords_entry(number);
+        self.coords
+            .store_vec(entry, [place.sample, place.z, place.p, place.q]);
+        self.coords.store(entry + 4, place.tile);
+    }
+
+    /// Loads the coordinates of the block's tile of pixels of this number.
+    #[inline(always)]
+    pub(super) unsafe fn coord(&self, number: u32) -> TileCoord {
+        let entry = Self::coords_entry(number);
+        let [sample, z, p, q] = self.coords.load_vec(entry);
+        TileCoord {
+            sample,
+            tile: self.coords.load(entry + 4),
+            z,
+            p,
+            q,
+        }
+    }
+
+    /// Whether the block has a tile of pixels of this number. The number of tiles is loaded each time; a kept
+    /// number would take a register.
+    #[inline(always)]
+    pub(super) unsafe fn has_tile(&self, number: u32) -> bool {
+        number < opaque::load(self.coords, WORK)
+    }
+
+    /// Returns the block's tile of pixels of this number, also to save registers.
+    #[inline(always)]
+    pub(super) unsafe fn work_tile(&self, number: u32) -> u32 {
+        opaque::load(self.coords, WORK + 1) + number * opaque::load(self.coords, WORK + 2)
+    }
+
+    /// Loads the work of the block.
+    #[inline(always)]
+    pub(super) unsafe fn work<'a>(&self, g: &'a ImplicitGemmGeometry) -> Work<'a> {
+        let load = |i| opaque::load(self.coords, WORK + i);
+        Work {
+            g,
+            first_work_tile: load(1),
+            work_tile_step: load(2),
+            group: load(3),
+            filter_tile: load(4),
+            split_k: self.mainloop.split_k,
         }
     }
 
@@ -97,13 +176,17 @@ impl Memory {
     /// All threads of the block call it, and a barrier follows.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-    pub(super) unsafe fn prepare<F: WarpSpecializedFormat<64>>(&self, g: &ImplicitGemmGeometry) {
+    pub(super) unsafe fn prepare<F: WarpSpecializedFormat<64>>(&self, work: &Work<'_>) {
+        let g = work.g;
         let thread = thread::thread_idx_x();
         if thread == 0 {
+            let pixels = [work.first_work_tile, work.work_tile_step];
+            (self.coords).store_vec(WORK, [work.tiles(), pixels[0], pixels[1], work.group]);
+            self.coords.store(WORK + 4, work.filter_tile);
             let consumer_warps = self.mainloop.consumer_warps();
             // Warps may share the boxes of a halo tile, or convert staged tiles of it; else one producer
             // loads all of it.
-            let producers = if rounds::<F>(g) {
+            let producers = if converts::<F>(g) {
                 self.init_staged();
                 g.staged_tiles.of_k_block
             } else if has_nhwc_tile::<F>(g, WARP_SPECIALIZED) {
@@ -135,7 +218,9 @@ impl Memory {
             pixel += BLOCK_THREADS;
         }
         self.clear_gaps::<F>(g, thread);
-        if has_nhwc_tile::<F>(g, WARP_SPECIALIZED) {
+        if F::READS_DENSE {
+            dense_f32::find_staged_tiles(g, self.sources, thread);
+        } else if has_nhwc_tile::<F>(g, WARP_SPECIALIZED) {
             nhwc_tile::find_staged_tiles(g, self.sources, thread);
         } else {
             let mut k_vector = thread;

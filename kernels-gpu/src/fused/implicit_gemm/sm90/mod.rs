@@ -5,14 +5,15 @@
 //! registers for accumulators only. Filters therefore come through shared memory, as the halo tile does.
 //! Eight consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`,
 //! and the store of each kernel). Four producer warps load operands into two pipelines (`parts::pipeline`).
-//! One warp loads filters, prepared or in place (`produce`). Three warps load halo tiles, in one of three
+//! One warp loads filters, prepared or in place (`produce`). Three warps load halo tiles, in one of four
 //! ways:
 //!
 //! | halo tile | loaded by | file |
 //! |---|---|---|
 //! | planes of K-vectors | `cp.async`, K-vector by K-vector | `produce` |
 //! | NHWC | tensor maps (TMA), box by box | `nhwc_tile` |
-//! | NHWC, from f32 | TMA into staged f32 tiles, converted to f16 by the producer | `staged_f32` |
+//! | NHWC, from channels-last f32 | TMA into staged tiles, converted to f16 by the producer | `staged_f32` |
+//! | planes, from dense f32 | as above | `dense_f32` |
 //!
 //! ```text
 //! filter producer, one warp:    for each tile of pixels, for each MMA batch of three MMA steps:
@@ -64,6 +65,7 @@ mod boxes;
 mod channels;
 mod cluster_reduce;
 mod consume;
+mod dense_f32;
 mod format;
 mod listed;
 mod memory;
@@ -76,6 +78,7 @@ mod reduced_pixels;
 mod results;
 mod rows;
 mod scaled;
+mod scales;
 mod share;
 mod shared_rows;
 mod shuffled;
@@ -93,7 +96,7 @@ pub use reduced::*;
 
 use cuda_std::global::Global;
 use cuda_std::tensor_map::TensorMap;
-use cuda_std::{cluster, kernel, opaque, registers, thread};
+use cuda_std::{cluster, kernel, registers, thread};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{BLOCK_THREADS, MainloopConfig, WARPS};
 use launch_config::implicit_gemm::{
@@ -102,18 +105,19 @@ use launch_config::implicit_gemm::{
 use launch_config::pointwise::OperandList;
 
 use super::fixup::{Rounded, WithoutNorm};
-use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
-use super::tables::{has_nhwc_tile, may_convert_in_producer, rounds};
+use super::format::{Bf16, Bf16x3, DenseF32, F16, F16x2, Format, ScaledF16};
+use super::tables::{converts, has_nhwc_tile, may_convert_in_producer};
 use crate::parts::pipeline::{Pipeline, PipelineState};
 use crate::parts::store::{GainAndShift, StoreEpilogue};
 use format::WarpSpecializedFormat;
 use memory::Memory;
 use produce::FilterSource;
 use results::Output;
+use scales::Scales;
 use share::{Halves, Share, Whole};
-use staged_f32::{HALVES_VECTORS, Scales, VECTORS};
+use staged_f32::{HALVES_VECTORS, VECTORS};
 use tile_epilogue::{Stored, StoredNhwc, TileEpilogue, WithMoments};
-use work::{OutputChannels, WARPGROUP_WARPS, Work, rank, share_of, which_output};
+use work::{OutputChannels, WARPGROUP_WARPS, Work, rank, share_of, warp_of_block, which_output};
 
 /// Registers of a consumer thread and of a producer thread (`setmaxnreg`). All threads together have the
 /// registers of a new block.
@@ -144,7 +148,10 @@ const CONVERTING_PRODUCER_REGISTERS: u32 = 72;
 /// `moment_elements()`. `y` and `moments` overlap nothing else and are 16-byte aligned.
 #[kernel(
     instances(S: [halves: Halves], F: [f16x2_f32: F16x2]),
-    instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
+    instances(
+        S: [halves: Halves, whole: Whole],
+        F: [scaled_f16_f32: ScaledF16, dense_f32: DenseF32, f16: F16, bf16: Bf16]
+    ),
     max_threads = BLOCK_THREADS,
     min_blocks = 1
 )]
@@ -202,7 +209,10 @@ pub unsafe fn implicit_gemm_sm90<
 /// residual: `residual` has the elements of `y`, is 16-byte aligned and does not overlap it.
 #[kernel(
     instances(S: [halves: Halves], F: [bf16x3_f32: Bf16x3]),
-    instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
+    instances(
+        S: [halves: Halves, whole: Whole],
+        F: [scaled_f16_f32: ScaledF16, dense_f32: DenseF32, f16: F16, bf16: Bf16]
+    ),
     max_threads = BLOCK_THREADS,
     min_blocks = 1
 )]
@@ -372,12 +382,17 @@ unsafe fn compute<
     mainloop: MainloopConfig,
 ) {
     let (format, scales) = (F::OPERANDS, &output.scales);
-    if rounds::<F>(g) && scales.are_optimistic(g.conv.n as u32) {
+    let mut mainloop = mainloop;
+    if F::READS_DENSE {
+        mainloop.split_k = 1;
+    }
+    if converts::<F>(g) && scales.are_optimistic(g.conv.n as u32) {
         return;
     }
     let work = Work::of(g, mainloop.tiles, mainloop.split_k);
     let memory = Memory::of(g, mainloop, format);
-    memory.prepare::<F>(g);
+    memory.prepare::<F>(&work);
+    let memory = memory.again::<F>(g);
     let channels = g.conv.output_channels() as usize;
     let filter_descales = Global::new(input.filter_descales, channels);
     channels::load_channels(&memory, &work, input.bias, filter_descales, output);
@@ -387,15 +402,15 @@ unsafe fn compute<
         thread::sync_threads();
     }
 
-    let warp = opaque::uniform(thread::thread_idx_x() / WARP_THREADS);
-    if warp >= WARPS {
+    if warp_of_block() >= WARPS {
         if may_convert_in_producer::<F>() {
             registers::decrease::<CONVERTING_PRODUCER_REGISTERS>();
         } else {
             registers::decrease::<PRODUCER_REGISTERS>();
         }
+        let (warp, work) = (warp_of_block(), memory.work(g));
         let is_first = thread::thread_idx_x().is_multiple_of(WARP_THREADS);
-        if warp > WARPS && rounds::<F>(g) {
+        if warp > WARPS && converts::<F>(g) {
             let warp = warp - WARPS - 1;
             // The emulator's program has room for one instance.
             if S::IS_HALF && cfg!(target_arch = "nvptx64") {
@@ -413,9 +428,10 @@ unsafe fn compute<
             let reformatted = Global::new(input.reformatted, reformatted_words);
             produce::load_halos(&work, &memory, reformatted, warp - WARPS - 1);
         } else if is_first {
-            let in_place = g.filters.is_in_place();
-            let words = g.filter_words(WARP_SPECIALIZED, format.step_parts()) as usize;
-            let words = if in_place { 0 } else { words };
+            let words = match g.filters.is_in_place() {
+                true => 0,
+                false => g.filter_words(WARP_SPECIALIZED, format.step_parts()) as usize,
+            };
             let operands = Global::new(input.operands, g.conv.groups as usize * words);
             let source = FilterSource {
                 operands: operands.slice(work.group as usize * words, words),
@@ -430,5 +446,5 @@ unsafe fn compute<
     } else {
         registers::increase::<CONSUMER_REGISTERS>();
     }
-    S::consume::<F, E>(&work, &memory, output, warp);
+    S::consume::<F, E>(&memory.work(g), &memory, output);
 }

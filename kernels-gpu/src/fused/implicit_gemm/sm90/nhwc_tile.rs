@@ -53,9 +53,12 @@ pub(super) unsafe fn load_halos(work: &Work<'_>, memory: &Memory, map: &TensorMa
     let (own, _) = div_rem(g.staged_tiles.of_k_block + step - 1 - first, step);
     let bytes = own * g.staged_tiles.bytes;
     let mut state = PipelineState::FIRST;
-    let mut work_tile = work.first_work_tile;
-    while work_tile < g.work_tiles() as u32 {
-        let place = TileCoord::of(work_tile, g);
+    let mut number = 0;
+    while memory.has_tile(number) {
+        let place = TileCoord::of(memory.work_tile(number), g);
+        if first == 0 {
+            memory.store_coord(number, &place);
+        }
         let [mut k_block, end_k_block] = work.k_blocks();
         while k_block < end_k_block {
             let start = start_of(work, &place, k_block, 1);
@@ -64,18 +67,18 @@ pub(super) unsafe fn load_halos(work: &Work<'_>, memory: &Memory, map: &TensorMa
             pipeline.empty(state.stage).wait(state.parity ^ 1);
             let full = pipeline.full(state.stage);
             full.arrive_expect(bytes);
-            let mut number = first;
-            while number < g.staged_tiles.of_k_block {
-                let entry = STAGED_TILE_WORDS * number;
+            let mut staged_tile = first;
+            while staged_tile < g.staged_tiles.of_k_block {
+                let entry = STAGED_TILE_WORDS * staged_tile;
                 let from = memory.sources.load_vec(entry);
                 let to = stage + memory.sources.load(entry + 4);
                 copy_box(memory.halos.addr(to), map, coordinates(start, from), full);
-                number += step;
+                staged_tile += step;
             }
             state = state.next(&pipeline);
             k_block += 1;
         }
-        work_tile += work.work_tile_step;
+        number += 1;
     }
 }
 

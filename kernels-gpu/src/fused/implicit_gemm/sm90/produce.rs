@@ -79,8 +79,8 @@ pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, source: &Fil
     let pipeline = memory.filters();
     let mma_batch_words = mma_batch_bytes(parts) / 4;
     let mut state = PipelineState::FIRST;
-    let mut work_tile = work.first_work_tile;
-    while work_tile < g.work_tiles() as u32 {
+    let mut number = 0;
+    while memory.has_tile(number) {
         let [mut k_block, end_k_block] = work.k_blocks();
         while k_block < end_k_block {
             let (first_plane, depth) = k_block_place(g, k_block);
@@ -125,7 +125,7 @@ pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, source: &Fil
         if pipeline.wraps == 0 {
             break;
         }
-        work_tile += work.work_tile_step;
+        number += 1;
     }
 }
 
@@ -153,12 +153,17 @@ pub(super) unsafe fn load_halos(
     }
     let mut state = PipelineState::FIRST;
     let mut others = first;
-    let mut work_tile = work.first_work_tile;
-    while work_tile < g.work_tiles() as u32 {
-        let place = TileCoord::of(work_tile, g);
-        let [mut k_block, end_k_block] = work.k_blocks();
+    let mut number = 0;
+    while memory.has_tile(number) {
+        let [first_k_block, end_k_block] = work.k_blocks();
+        let mut k_block = first_k_block;
         while k_block < end_k_block {
             if others == 0 {
+                let place = TileCoord::of(memory.work_tile(number), g);
+                let is_first = thread::thread_idx_x().is_multiple_of(WARP_THREADS);
+                if k_block == first_k_block && is_first {
+                    memory.store_coord(number, &place);
+                }
                 start_halo(work, memory, reformatted, &place, k_block, state);
                 cp_async::wait_all();
                 async_proxy::fence_shared();
@@ -172,7 +177,7 @@ pub(super) unsafe fn load_halos(
             state = state.next(&pipeline);
             k_block += 1;
         }
-        work_tile += work.work_tile_step;
+        number += 1;
     }
 }
 

@@ -19,13 +19,13 @@ use launch_config::implicit_gemm::{
 use launch_config::pointwise::OperandList;
 
 use super::super::fixup::WithoutNorm;
-use super::super::format::{Bf16, Bf16x3, F16, Format, ScaledF16};
+use super::super::format::{Bf16, Bf16x3, DenseF32, F16, Format, ScaledF16};
 use super::super::results::is_inside;
 use super::super::tables::from_word;
 use super::format::WarpSpecializedFormat;
 use super::results::{Output, Results};
+use super::scales::Scales;
 use super::shared_rows::Rows;
-use super::staged_f32::Scales;
 use super::tile_epilogue::Reduced;
 use super::{Halves, Input, Share, compute};
 use crate::parts::store::{GainAndShift, StoreEpilogue};
@@ -51,7 +51,9 @@ const LOG_PIXELS: u32 = REDUCED_PIXELS.trailing_zeros();
 #[kernel(
     instances(
         S: [halves: Halves],
-        F: [scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3, f16: F16, bf16: Bf16]
+        F: [
+            scaled_f16_f32: ScaledF16, dense_f32: DenseF32, bf16x3_f32: Bf16x3, f16: F16, bf16: Bf16
+        ]
     ),
     max_threads = BLOCK_THREADS,
     min_blocks = 1

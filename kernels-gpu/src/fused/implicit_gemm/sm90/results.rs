@@ -6,9 +6,7 @@ use cuda_std::global::GlobalMut;
 use cuda_std::{opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::conv::ConvGeometry;
-use launch_config::implicit_gemm::sm90::{
-    HALF_PIXELS, HALVES, MainloopConfig, WARP_FILTERS, WRITTEN_WORDS,
-};
+use launch_config::implicit_gemm::sm90::{HALF_PIXELS, HALVES, WARP_FILTERS, WRITTEN_WORDS};
 use launch_config::implicit_gemm::{
     ImplicitGemmGeometry, OUTSIDE, PLACE_BITS, ReducedResults, WARP_SPECIALIZED,
 };
@@ -19,9 +17,9 @@ use super::super::format::Format;
 use super::super::results::moments::Inside;
 use super::super::results::{BEYOND, is_inside, is_within, limits};
 use super::super::tile_coord::TileCoord;
+use super::scales::Scales;
 use super::shared_rows::Rows;
-use super::staged_f32::Scales;
-use super::{Memory, OutputChannels, TileEpilogue, Work, share_of, which_output};
+use super::{Memory, OutputChannels, TileEpilogue, share_of, which_output};
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
@@ -111,14 +109,13 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
     /// The results of this thread's warp.
     #[inline(always)]
     pub(super) unsafe fn new(
-        work: &Work<'_>,
-        mainloop: MainloopConfig,
+        g: &ImplicitGemmGeometry,
+        memory: &Memory,
         output: &'a Output<'a, F, E>,
         place: &'a TileCoord,
     ) -> Self {
         // Recomputed here; kept values derived from it would take registers during the mainloop.
         let thread = opaque::to_compiler(thread::thread_idx_x());
-        let g = work.g;
         let g = ImplicitGemmGeometry {
             offsets: opaque::to_compiler(g.offsets),
             filter_tiles: opaque::to_compiler(g.filter_tiles),
@@ -128,18 +125,17 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
             },
             ..*g
         };
-        let work = Work {
-            group: opaque::to_compiler(work.group),
-            filter_tile: opaque::to_compiler(work.filter_tile),
-            ..*work
-        };
+        let work = memory.work(&g);
         let warp = thread / WARP_THREADS;
-        let (filter, first_half) =
-            share_of(warp, opaque::to_compiler(mainloop.tiles), SUMS == HALF_SUMS);
+        let (filter, first_half) = share_of(
+            warp,
+            opaque::to_compiler(memory.mainloop.tiles),
+            SUMS == HALF_SUMS,
+        );
         let OutputChannels {
             channel, filters, ..
         } = work.output_channels(filter);
-        let memory = Memory::of(&g, mainloop, F::OPERANDS);
+        let memory = Memory::of(&g, memory.mainloop, F::OPERANDS);
         let words = (memory.results).slice(warp * WRITTEN_WORDS, WRITTEN_WORDS);
         Self {
             memory,
@@ -180,7 +176,21 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
                 });
             });
         }
+        if !E::HAS_NORM && F::READS_DENSE && self.is_repeated(seen) {
+            return;
+        }
         E::fix_up(self, seen);
+    }
+
+    /// Whether a lane has `seen` a NaN in a tile that the second launch computes again.
+    #[inline(always)]
+    unsafe fn is_repeated(&self, seen: bool) -> bool {
+        if !warp::warp_vote_any(warp::ALL_LANES, seen) {
+            return false;
+        }
+        let work = self.memory.work(&self.g);
+        let work_tile = self.place.sample * self.g.pixel_tiles() + self.place.tile;
+        self.output.scales.are_exceeded(&work, work_tile)
     }
 
     /// Writes half `half` of the pixels, whose accumulators are the first [`HALF_SUMS`]. Without a norm,

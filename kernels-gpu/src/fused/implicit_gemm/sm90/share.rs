@@ -14,12 +14,8 @@ pub(super) trait Share {
     ///
     /// # Safety
     /// As for [`consume()`].
-    unsafe fn consume<F, E: TileEpilogue>(
-        work: &Work<'_>,
-        memory: &Memory,
-        output: &Output<F, E>,
-        warp: u32,
-    ) where
+    unsafe fn consume<F, E: TileEpilogue>(work: &Work<'_>, memory: &Memory, output: &Output<F, E>)
+    where
         F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>;
 }
 
@@ -33,15 +29,11 @@ impl Share for Halves {
     const IS_HALF: bool = true;
 
     #[inline(always)]
-    unsafe fn consume<F, E: TileEpilogue>(
-        work: &Work<'_>,
-        memory: &Memory,
-        output: &Output<F, E>,
-        warp: u32,
-    ) where
+    unsafe fn consume<F, E: TileEpilogue>(work: &Work<'_>, memory: &Memory, output: &Output<F, E>)
+    where
         F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
     {
-        consume::<F, HALF_SUMS, E>(work, memory, output, warp);
+        consume::<F, HALF_SUMS, E>(work, memory, output);
     }
 }
 
@@ -49,14 +41,10 @@ impl Share for Whole {
     const IS_HALF: bool = false;
 
     #[inline(always)]
-    unsafe fn consume<F, E: TileEpilogue>(
-        work: &Work<'_>,
-        memory: &Memory,
-        output: &Output<F, E>,
-        warp: u32,
-    ) where
+    unsafe fn consume<F, E: TileEpilogue>(work: &Work<'_>, memory: &Memory, output: &Output<F, E>)
+    where
         F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
     {
-        consume::<F, { 2 * HALF_SUMS }, E>(work, memory, output, warp);
+        consume::<F, { 2 * HALF_SUMS }, E>(work, memory, output);
     }
 }

@@ -1,4 +1,5 @@
 //! The producer that converts f32: staged f32 tiles, loaded by TMA and converted to f16 into the halo tile.
+//! Tiles of a channels-last input are converted here, those of a dense one in `dense_f32`.
 //!
 //! The three producer warps of halo tiles take staged tiles in turn. Each warp starts copies into staging
 //! memory of its own, and converts from there into the halo tile. `launch_config::implicit_gemm` says how
@@ -7,14 +8,16 @@
 //! # Optimistic scale
 //! A first launch uses the optimistic scale for all samples. For each tile, it records the largest magnitude
 //! that each warp converts. `implicit_gemm_rescale` computes each sample's scale from these magnitudes. The
-//! second launch uses the scales; it returns at once if all samples have the optimistic scale.
+//! second launch uses the scales; it returns at once if all samples have the optimistic scale. The first
+//! launch leaves NaN results of tiles whose values exceed the scale's range to the second one.
 //!
 //! # Bits
 //! A value is scaled and converted as by the reformat. Values that no window sees do not count for the scale
 //! here, but do in a reformatted sample. The scales may therefore differ, and with them the rounding of
 //! values near f16's smallest.
 
-use cuda_std::global::{Global, GlobalMut};
+use core::marker::PhantomData;
+
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::Shared;
 use cuda_std::tensor_map::{TensorMap, copy_box};
@@ -26,11 +29,11 @@ use launch_config::implicit_gemm::{
 };
 
 use super::super::format::Format;
-use super::super::reformat::{OPTIMISTIC_DESCALE, magnitude};
+use super::super::reformat::magnitude;
 use super::super::tile_coord::TileCoord;
 use super::nhwc_tile::{coordinates, start_of};
-use super::{Memory, PipelineState, Work};
-use crate::parts::index::div_rem;
+use super::scales::Scales;
+use super::{Memory, PipelineState, Work, dense_f32};
 use crate::parts::prescale::reciprocal;
 use crate::parts::unroll::unroll;
 
@@ -51,48 +54,6 @@ const CONVERTED_WORDS: u32 = VECTOR_WORDS / STAGED_WIDTH;
 const STORE_WORDS: u32 = WARP_THREADS * CONVERTED_WORDS;
 const _: () =
     assert!(4 * STORE_WORDS == 256 && (VECTORS | HALVES_VECTORS | PARTIAL).is_multiple_of(2));
-
-/// The scales of samples in a launch whose producer converts.
-#[derive(Clone, Copy)]
-pub(super) struct Scales {
-    /// Magnitudes that the first launch, which uses the optimistic scale, records for each tile; 0 in the
-    /// second launch.
-    pub(super) recorded: u32,
-    /// In the second launch, the reciprocal scale of each sample.
-    pub(super) descales: Global<f32>,
-    /// The magnitudes that the first launch records.
-    pub(super) largest: *mut u32,
-}
-
-impl Scales {
-    /// The reciprocal scale of a sample.
-    #[inline(always)]
-    pub(super) unsafe fn descale(&self, sample: u32) -> f32 {
-        // Evaluated each time: keeping the condition would take a register.
-        if opaque::to_compiler(self.recorded) == 0 {
-            self.descales.load_readonly(sample as usize)
-        } else {
-            OPTIMISTIC_DESCALE
-        }
-    }
-
-    /// Whether the second launch may return, because all samples have the optimistic scale. All lanes of a
-    /// warp make this call, and get the same result.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-    pub(super) unsafe fn are_optimistic(&self, samples: u32) -> bool {
-        if self.recorded != 0 {
-            return false;
-        }
-        let mut others = false;
-        let mut sample = thread::thread_idx_x() % WARP_THREADS;
-        while sample < samples {
-            others |= self.descales.load_readonly(sample as usize) != OPTIMISTIC_DESCALE;
-            sample += WARP_THREADS;
-        }
-        !warp::warp_vote_any(warp::ALL_LANES, others)
-    }
-}
 
 impl Memory {
     /// Initialises the barriers of staged tiles.
@@ -167,21 +128,37 @@ impl StagedTileState {
 }
 
 /// The sequence of copies that a warp starts into its own staging buffers.
-struct Copies<'a> {
+struct Copies<'a, F> {
     work: &'a Work<'a>,
     next: StagedTileState,
-    /// The coordinates at which the copies of its K block start.
+    /// The coordinates of its tile of pixels, and those at which the copies of its K block start.
+    place: TileCoord,
     start: [i32; 5],
+    format: PhantomData<F>,
 }
 
-impl<'a> Copies<'a> {
+impl<'a, F: Format> Copies<'a, F> {
     /// The copies of warp `warp`, from its first staged tile on.
     #[inline(always)]
     unsafe fn from_first(work: &'a Work<'a>, warp: u32) -> Self {
         let next = StagedTileState::first(work, warp);
         let place = TileCoord::of(next.work_tile, work.g);
-        let start = start_of(work, &place, next.k_block, STAGED_WIDTH);
-        Self { work, next, start }
+        Self {
+            work,
+            next,
+            place,
+            start: Self::start_of(work, &place, next.k_block),
+            format: PhantomData,
+        }
+    }
+
+    /// Returns the coordinates at which the copies of a K block start.
+    #[inline(always)]
+    unsafe fn start_of(work: &Work<'_>, place: &TileCoord, k_block: u32) -> [i32; 5] {
+        match F::READS_DENSE {
+            true => dense_f32::start_of(work, place, k_block),
+            false => start_of(work, place, k_block, STAGED_WIDTH),
+        }
     }
 
     /// Starts the next copy, if there is one, into staging buffer `stage`.
@@ -200,9 +177,13 @@ impl<'a> Copies<'a> {
             let to = memory.staged(stage).addr(0);
             copy_box(to, map, coordinates(self.start, from), staged_full);
         }
+        let work_tile = self.next.work_tile;
         if self.next.advance(work) {
-            let place = TileCoord::of(self.next.work_tile, work.g);
-            self.start = start_of(work, &place, self.next.k_block, STAGED_WIDTH);
+            // Divisions.
+            if self.next.work_tile != work_tile {
+                self.place = TileCoord::of(self.next.work_tile, work.g);
+            }
+            self.start = Self::start_of(work, &self.place, self.next.k_block);
         }
     }
 }
@@ -224,7 +205,7 @@ pub(super) unsafe fn convert<F: Format, const WHOLE: usize>(
 ) {
     let g = work.g;
     let pipeline = memory.halos();
-    let mut copies = Copies::from_first(work, warp);
+    let mut copies = Copies::<F>::from_first(work, warp);
     let staged = memory.mainloop.staged;
     let first_stage = warp * staged;
     let mut stage = first_stage;
@@ -236,10 +217,15 @@ pub(super) unsafe fn convert<F: Format, const WHOLE: usize>(
     let mut state = StagedTileState::first(work, warp);
     let mut halo = PipelineState::FIRST;
     let (mut stage, mut parity) = (first_stage, 0);
+    let mut number = 0;
     while state.is_there(work) {
         let work_tile = state.work_tile;
-        let (sample, _) = div_rem(work_tile, g.pixel_tiles());
-        let scale = reciprocal(scales.descale(sample));
+        let place = TileCoord::of(work_tile, g);
+        if warp == 0 && thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
+            memory.store_coord(number, &place);
+        }
+        number += 1;
+        let scale = reciprocal(scales.descale(place.sample));
         let mut largest = 0;
         while state.work_tile == work_tile {
             opaque::not_unrolled();
@@ -256,9 +242,22 @@ pub(super) unsafe fn convert<F: Format, const WHOLE: usize>(
             memory.staged_full(stage).wait(parity);
             largest = largest.max(staged_tile.convert::<F, WHOLE>(g, memory, scale));
             async_proxy::fence_shared();
+            let converted = halo.stage;
+            if state.advance(work) {
+                halo = halo.next(&pipeline);
+            }
+            // Consumers read what is recorded before they have waited for this stage.
+            if state.work_tile != work_tile && scales.recorded != 0 {
+                let largest = warp::warp_reduce_max(warp::ALL_LANES, largest);
+                if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
+                    scales
+                        .magnitudes(work, work_tile)
+                        .store(warp as usize, largest);
+                }
+            }
             warp::sync_warp(warp::ALL_LANES);
             if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
-                pipeline.full(halo.stage).arrive();
+                pipeline.full(converted).arrive();
             }
             copies.start(memory, map, stage);
             stage += 1;
@@ -266,27 +265,7 @@ pub(super) unsafe fn convert<F: Format, const WHOLE: usize>(
                 stage = first_stage;
                 parity ^= 1;
             }
-            if state.advance(work) {
-                halo = halo.next(&pipeline);
-            }
         }
-        if scales.recorded != 0 {
-            record(work, scales, [work_tile, warp], largest);
-        }
-    }
-}
-
-/// Records the largest magnitude that a warp converted for a tile of pixels.
-#[inline(always)]
-unsafe fn record(work: &Work<'_>, scales: &Scales, [work_tile, warp]: [u32; 2], largest: u32) {
-    let largest = warp::warp_reduce_max(warp::ALL_LANES, largest);
-    let recorded = scales.recorded;
-    let all = work.g.work_tiles() as u32 * recorded;
-    // Blocks of the same tile have consecutive indices.
-    let block = thread::block_idx_x() - work.first_work_tile * (recorded / HALO_WARPS);
-    if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
-        let at = work_tile * recorded + block * HALO_WARPS + warp;
-        GlobalMut::new(scales.largest, all as usize).store(at as usize, largest);
     }
 }
 
@@ -348,7 +327,8 @@ impl Conversion {
     }
 }
 
-/// A staged tile: its f32 values, and their place in the halo tile, `words` words from word `to` on.
+/// A staged tile: its f32 values, and their place in the halo tile from word `to` on. A tile of a
+/// channels-last input has `words` words there, one of a dense input `words` K-vectors.
 struct StagedTile {
     values: Shared<f32>,
     to: u32,
@@ -356,7 +336,7 @@ struct StagedTile {
 }
 
 impl StagedTile {
-    /// Converts the staged tile. Returns the bits of the largest magnitude that the lane converted.
+    /// Converts the staged tile. Returns the bits of the largest finite magnitude that the lane converted.
     #[inline(always)]
     unsafe fn convert<F: Format, const WHOLE: usize>(
         &self,
@@ -364,6 +344,37 @@ impl StagedTile {
         memory: &Memory,
         scale: f32,
     ) -> u32 {
+        let largest = if F::READS_DENSE {
+            let from = (self.values, memory.sources);
+            let to = (memory.halos, self.to, self.words);
+            dense_f32::convert::<F>(g, from, to, scale)
+        } else {
+            self.convert_channels_last::<F, WHOLE>(g, memory, scale)
+        };
+        let bits = largest.to_bits();
+        if magnitude(largest) == bits {
+            return bits;
+        }
+        // There was an infinity: find the largest finite magnitude.
+        let mut bits = 0;
+        let mut word = thread::thread_idx_x() % WARP_THREADS;
+        while word < g.staged_tiles.bytes / 4 {
+            opaque::not_unrolled();
+            bits = bits.max(magnitude(self.values.load(word)));
+            word = opaque::to_compiler(word + WARP_THREADS);
+        }
+        bits
+    }
+
+    /// Converts a staged tile of a channels-last input. Returns the largest magnitude that the lane
+    /// converted.
+    #[inline(always)]
+    unsafe fn convert_channels_last<F: Format, const WHOLE: usize>(
+        &self,
+        g: &ImplicitGemmGeometry,
+        memory: &Memory,
+        scale: f32,
+    ) -> f32 {
         let &Self {
             values: staged,
             to,
@@ -373,7 +384,8 @@ impl StagedTile {
         let lane = thread::thread_idx_x() % WARP_THREADS;
         // Swizzle: 16-byte chunks are exchanged within their line by their address, as by tensor maps.
         let start = memory.halos.addr(0).0 / 4;
-        let exchanged = ((1 << g.span_shift()) - 1) * K_VECTOR_WORDS;
+        let span = opaque::to_compiler(g.k_vectors.span_k_vectors);
+        let exchanged = (span - 1) * K_VECTOR_WORDS;
         let first = to + lane * CONVERTED_WORDS;
         let mut conversion = Conversion {
             staged,
@@ -394,19 +406,6 @@ impl StagedTile {
             opaque::not_unrolled();
             conversion.convert_next::<F, PARTIAL>(false);
         }
-        let largest = conversion.largest;
-        let bits = largest.to_bits();
-        if magnitude(largest) == bits {
-            return bits;
-        }
-        // There was an infinity: find the largest finite magnitude.
-        let mut bits = 0;
-        let mut word = lane;
-        while word < vectors * VECTOR_WORDS {
-            opaque::not_unrolled();
-            bits = bits.max(magnitude(staged.load(word)));
-            word = opaque::to_compiler(word + WARP_THREADS);
-        }
-        bits
+        conversion.largest
     }
 }

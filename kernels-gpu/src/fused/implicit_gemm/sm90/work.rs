@@ -1,6 +1,7 @@
 //! The work of a block, and of its warps.
 
 use cuda_std::{opaque, thread};
+use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{WARP_FILTERS, WARPS};
 use launch_config::implicit_gemm::{ImplicitGemmGeometry, WARP_SPECIALIZED};
 
@@ -12,6 +13,16 @@ const _: () = assert!(HALF_FILTERS.is_multiple_of(WARP_FILTERS));
 
 /// Warps of a warpgroup.
 pub(super) const WARPGROUP_WARPS: u32 = WARPS / 2;
+
+/// Returns the index of the warp in its block. It is computed at each call; a kept index would take a
+/// register.
+///
+/// # Safety
+/// All lanes of the warp make this call.
+#[inline(always)]
+pub(super) unsafe fn warp_of_block() -> u32 {
+    opaque::uniform(opaque::to_compiler(thread::thread_idx_x()) / WARP_THREADS)
+}
 
 /// The work of a block: its tiles of filters, one tile of pixels after another, and its share of the K
 /// blocks.
@@ -44,6 +55,15 @@ impl<'a> Work<'a> {
             work_tile_step,
             split_k,
         }
+    }
+
+    /// Returns the number of the block's tiles of pixels.
+    #[inline(always)]
+    pub(super) unsafe fn tiles(&self) -> u32 {
+        let step = self.work_tile_step;
+        let from_first = self.g.work_tiles() as u32 - self.first_work_tile;
+        let (tiles, _) = div_rem(from_first + step - 1, step);
+        tiles
     }
 
     /// Returns the output channels of a warp's filters. `filter` is the first of them among the block's
