@@ -10,7 +10,7 @@ use kernels_gpu::conv_transpose::{CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLE
 use launch_config::conv_transpose::{
     InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry, ShuffledClass, shuffled,
 };
-use launch_config::implicit_gemm::{Epilogue, K_VECTOR_BYTES};
+use launch_config::implicit_gemm::Epilogue;
 use launch_config::pointwise::OperandList;
 use launch_config::{KernelGeometry, Refusal};
 use op_spec::Layout;
@@ -170,14 +170,8 @@ impl Transposed {
         if self.interleaves {
             return true;
         }
-        let (_, list) = &self.store;
-        // A list with a residual needs rows of the shuffled output that consist of whole vectors.
-        let needs_vectors = list.has_residual();
-        let row_bytes = self.problem.output[2] * dtype.size();
-        let has_vectors = row_bytes.is_multiple_of(K_VECTOR_BYTES as usize);
         let mut classes = self.classes.iter();
         classes.all(|class| class.kernels.can_store(&self.store, dtype))
-            && (!self.is_shuffled() || !needs_vectors || has_vectors)
     }
 
     /// Whether the launches apply `store` faster than a launch for it, where they can.

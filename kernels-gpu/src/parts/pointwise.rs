@@ -38,6 +38,19 @@ pub(crate) trait Keeps<const N: usize> {
     fn with_kept(&self, values: [f32; N], f: impl Fn(f32, f32) -> f32) -> [f32; N];
 }
 
+/// The second operands of an operation on values.
+pub(crate) trait Others<const N: usize>: Copy {
+    /// Applies `f` to each value and its counterpart.
+    fn with_values(&self, values: [f32; N], f: impl Fn(f32, f32) -> f32) -> [f32; N];
+}
+
+impl<const N: usize> Others<N> for [f32; N] {
+    #[inline(always)]
+    fn with_values(&self, values: [f32; N], f: impl Fn(f32, f32) -> f32) -> [f32; N] {
+        both(values, *self, f)
+    }
+}
+
 /// Storage for lists that keep nothing.
 pub(crate) struct KeepsNothing;
 
@@ -89,7 +102,7 @@ pub(crate) fn apply<A: Storage, const N: usize>(
 pub(crate) fn apply_with<A: Storage, const N: usize>(
     list: &OperandList,
     values: [f32; N],
-    residual: Option<[f32; N]>,
+    residual: Option<impl Others<N>>,
     of_channels: Option<impl Fn() -> [[f32; 2]; N] + Copy>,
     mut keeps: impl Keeps<N>,
 ) -> [f32; N] {
@@ -203,13 +216,13 @@ fn step<A: Storage, const N: usize, K: Keeps<N>>(
 fn with_others<const N: usize>(
     operation: ArithmeticOp,
     values: [f32; N],
-    others: [f32; N],
+    others: impl Others<N>,
 ) -> [f32; N] {
     match operation {
-        ArithmeticOp::Add => both(values, others, |x, other| x + other),
-        ArithmeticOp::Sub => both(values, others, |x, other| x - other),
-        ArithmeticOp::Mul => both(values, others, |x, other| x * other),
-        _ => both(values, others, |x, other| x / other),
+        ArithmeticOp::Add => others.with_values(values, |x, other| x + other),
+        ArithmeticOp::Sub => others.with_values(values, |x, other| x - other),
+        ArithmeticOp::Mul => others.with_values(values, |x, other| x * other),
+        _ => others.with_values(values, |x, other| x / other),
     }
 }
 

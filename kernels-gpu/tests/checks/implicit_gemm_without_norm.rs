@@ -358,6 +358,10 @@ fn check_tiles<F: Operand>(
             };
             for (device, lists) in devices.into_iter().zip([most, Lists::Affine]) {
                 with_lists(&what, &config, device, &operands, lists)?;
+                // A residual is loaded as vectors.
+                if config.geometry.neighbours().is_multiple_of(4) {
+                    with_lists(&what, &config, device, &operands, Lists::WithResidual)?;
+                }
             }
             let tensors = (&operands, bias, &ended);
             nhwc::<F>(

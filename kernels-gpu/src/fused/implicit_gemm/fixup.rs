@@ -33,8 +33,7 @@ pub(super) struct WithoutNorm<'a, T: Storage> {
     pub(super) x: *const T,
     pub(super) weight: *const T,
     pub(super) store: StoreEpilogue,
-    /// The pointwise operations on rounded results, and their residual. Only a shuffled output may have a
-    /// residual.
+    /// The pointwise operations on rounded results, and their residual.
     pub(super) list: &'a OperandList,
     pub(super) residual: *const T,
     /// Gain and shift of the list, if it has them.

@@ -1,5 +1,6 @@
 //! The work of a block: its filters, and one tile of pixels after another.
 
+use cuda_std::opaque;
 use cuda_std::shared::Shared;
 use launch_config::implicit_gemm::{ImplicitGemmGeometry, TILE_WORDS};
 
@@ -32,6 +33,20 @@ impl TileCoord {
             z: tile_d * g.tile_d,
             p: tile_h * g.tile_h,
             q: tile_w * g.tile_w,
+        }
+    }
+
+    /// The same coordinates, of which the compiler does not know that they are the same: what is computed from
+    /// them here and there is not kept in between.
+    #[cfg(hopper)]
+    #[inline(always)]
+    pub(super) fn anew(&self) -> Self {
+        Self {
+            sample: opaque::to_compiler(self.sample),
+            tile: self.tile,
+            z: opaque::to_compiler(self.z),
+            p: opaque::to_compiler(self.p),
+            q: opaque::to_compiler(self.q),
         }
     }
 

@@ -2,15 +2,16 @@
 
 use super::ImplicitGemm;
 use crate::device::DType;
+use launch_config::VECTOR_ELEMENTS;
 use launch_config::implicit_gemm::sm90::MainloopConfig;
 use launch_config::implicit_gemm::{OperandFormat, RoundedEpilogue};
 use launch_config::pointwise::OperandList;
 use op_spec::Layout;
 
 impl ImplicitGemm {
-    /// Whether the kernels can store results of a type through this list. Only a store that shuffles, and a
-    /// 16-bit NHWC store, support a residual. Warp-specialized tiles support kept values in NCHW, of 16-bit
-    /// types only where warpgroups share a tile: no test runs the other stores with them.
+    /// Whether the kernels can store results of a type through this list. Warp-specialized tiles support a
+    /// residual in NCHW, if rows are whole vectors, and in 16-bit NHWC stores. They support kept values in
+    /// NCHW, of 16-bit types only where warpgroups share a tile: no test runs the other stores with them.
     pub(crate) fn can_store(&self, list: &OperandList, dtype: DType) -> bool {
         if self.stores_rounded(list, dtype) {
             return true;
@@ -18,7 +19,18 @@ impl ImplicitGemm {
         let is_tested = |mainloop: &MainloopConfig| dtype == DType::F32 || mainloop.shares_tile();
         let keeps = !list.functions.keeps().is_present()
             || self.writes() == Layout::Nchw && self.mainloop.as_ref().is_none_or(is_tested);
-        (self.is_shuffled() || !list.has_residual()) && keeps
+        (!list.has_residual() || self.adds_vectors()) && keeps
+    }
+
+    /// Whether an NCHW store can load a residual as vectors of four elements.
+    fn adds_vectors(&self) -> bool {
+        let g = &self.config.geometry;
+        let are_vectors = match self.is_shuffled() {
+            true => g.epilogue.is_shuffled_to_vectors(),
+            false => g.neighbours().is_multiple_of(VECTOR_ELEMENTS as u32),
+        };
+        let stores_nchw = self.writes() == Layout::Nchw && self.reduced.is_none();
+        stores_nchw && self.mainloop.is_some() && are_vectors
     }
 
     /// Whether the kernels [can](Self::can_store) store results through this list faster than a launch for
@@ -33,9 +45,6 @@ impl ImplicitGemm {
         let affine = 2 * usize::from(list.is_affine());
         let is_quick = match &self.mainloop {
             Some(_) if self.reduced.is_some() => true,
-            // A list that is applied while rows are written takes longer than a launch, unless gain and shift
-            // would need a further launch.
-            Some(_) if self.is_shuffled() && list.has_residual() && affine == 0 => false,
             Some(_) if self.config.format == OperandFormat::SCALED_F16 => true,
             Some(_) => exponentials.count() <= 1 + affine,
             None => true,

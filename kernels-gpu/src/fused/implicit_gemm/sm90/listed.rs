@@ -1,5 +1,6 @@
 //! The list of pointwise functions for results without a norm.
 
+use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, opaque, warp};
 use launch_config::implicit_gemm::sm90::WRITTEN_WORDS;
@@ -7,11 +8,11 @@ use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use super::super::format::Format;
 use super::TileEpilogue;
-use super::results::{HALF_SUMS, ROW_FILTERS, Results, filter_shift, is_without_norm};
+use super::results::{HALF_SUMS, ROW_FILTERS, Results, elements, filter_shift, is_without_norm};
 use super::shared_rows::Rows;
 use super::shuffled::FILTER_WORDS;
 use super::tile_epilogue::Stored;
-use crate::parts::pointwise::{Keeps, apply_with};
+use crate::parts::pointwise::{Keeps, Others, apply_with};
 use crate::parts::unroll::unroll;
 
 /// Values that a lane applies the list to at a time.
@@ -19,6 +20,9 @@ const LISTED: usize = 32;
 const _: () = assert!(HALF_SUMS == 2 * LISTED && LISTED == 8 * VECTOR_ELEMENTS);
 
 const VECTOR: u32 = VECTOR_ELEMENTS as u32;
+
+/// No residual.
+const NONE: Option<[f32; LISTED]> = None;
 
 impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// Rounds the accumulators of a half of the tile to the storage type, and applies the list to them.
@@ -56,7 +60,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
             });
             let (list, of_channels) = (without_norm.list, Some(of_channels));
             let keeps = InRows(self.rows.0.cast().slice(lane, SLOTS));
-            let values = apply_with::<F::Accuracy, LISTED>(list, values, None, of_channels, keeps);
+            let values = apply_with::<F::Accuracy, LISTED>(list, values, NONE, of_channels, keeps);
             unroll!(32, |i| {
                 sums[i] = sums[LISTED + i];
                 sums[LISTED + i] = values[i];
@@ -67,12 +71,15 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
 }
 
 impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
-    /// Applies the list to the staged tile in shared memory. Each lane takes half of the pixels of a filter.
+    /// Applies the list to the staged tile in shared memory, whose pixels are those from `tile_pixel` on. Each
+    /// lane takes half of the pixels of a filter.
     ///
     /// # Safety
-    /// All lanes of the warp make this call, after a warp barrier that follows the stores of the tile.
+    /// All lanes of the warp make this call, after a warp barrier that follows the stores of the tile. The
+    /// residual, if the list has one, has an element for each element of the output, and is 16-byte aligned;
+    /// rows of the output, and of the tile, are then whole vectors.
     #[inline(always)]
-    pub(super) unsafe fn list_staged(&self) {
+    pub(super) unsafe fn list_staged(&self, tile_pixel: u32) {
         let without_norm = &self.output.without_norm;
         if !is_without_norm::<Stored>(&self.g) || without_norm.list.is_empty() {
             return;
@@ -91,22 +98,71 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         };
         let of_row = (filter & ((1 << shift) - 1)) * Rows::<F::Stored>::PIXELS;
         // The lanes of a row take its vectors in turn, so that accesses have no bank conflicts.
-        let mut first = (filter >> shift) * row + of_row + lane % 2 * VECTOR;
-        let end = first + Rows::<F::Stored>::PIXELS;
-        while first < end {
+        let mut column = of_row + lane % 2 * VECTOR;
+        let end = column + Rows::<F::Stored>::PIXELS;
+        while column < end {
             opaque::not_unrolled();
+            let first = (filter >> shift) * row + column;
             let own = Own(self.rows.0.slice(first, self.rows.0.len() - first));
+            let values;
+            if without_norm.has_residual() {
+                values = own.exchanged(self.residuals(tile_pixel, filter, column));
+            } else {
+                values = own.load();
+            }
             let keeps = KeepsOwn {
                 own,
                 kept: [0.0; LISTED],
             };
             let (list, of_channels) = (without_norm.list, Some(of_channels));
-            let values = own.load();
-            let values = apply_with::<F::Accuracy, LISTED>(list, values, None, of_channels, keeps);
+            let values =
+                apply_with::<F::Accuracy, LISTED>(list, values, Some(own), of_channels, keeps);
             own.store(values);
-            first = opaque::to_compiler(first + 2 * LISTED as u32);
+            column = opaque::to_compiler(column + 2 * LISTED as u32);
         }
         warp::sync_warp(warp::ALL_LANES);
+    }
+
+    /// Loads the residuals of the values from column `column` on that a lane has in the row of the warp's
+    /// filter `filter`; 0 beyond the output.
+    #[inline(always)]
+    unsafe fn residuals(&self, tile_pixel: u32, filter: u32, column: u32) -> [f32; LISTED] {
+        let mut residuals = [0.0; LISTED];
+        let without_norm = &self.output.without_norm;
+        if filter >= self.filters {
+            return residuals;
+        }
+        // Places are computed once more as rows are written; kept ones would take registers during the list.
+        let place = &self.place.anew();
+        let this = Results { place, ..*self };
+        let residual = Global::new(without_norm.residual, elements::<Stored>(&self.g));
+        let mut load = |v: usize, at: usize| {
+            let vector = F::Stored::to_f32_vector(residual.load_vec(at));
+            unroll!(4, |i| {
+                residuals[4 * v + i] = vector[i];
+            });
+        };
+        if self.is_shuffled() {
+            let shuffle = this.shuffle();
+            let plane = (filter >> shuffle.shift) as usize * shuffle.plane as usize;
+            let origin = this.origin(&shuffle);
+            unroll!(8, |v| {
+                let column = column + 2 * VECTOR * v as u32;
+                if let Some(at) = this.place_of(&shuffle, &origin, tile_pixel, column) {
+                    load(v, plane + at);
+                }
+            });
+        } else {
+            let plane = this.plane(filter) * self.g.conv.output_pixels() as usize;
+            let (limits, of_tile) = (this.limits(), this.first_position());
+            unroll!(8, |v| {
+                let pixel = tile_pixel + column + 2 * VECTOR * v as u32;
+                if let Some(at) = this.position(limits, of_tile, pixel) {
+                    load(v, plane + at as usize);
+                }
+            });
+        }
+        residuals
     }
 }
 
@@ -132,14 +188,47 @@ impl<T: Storage> Own<T> {
         values
     }
 
+    /// Returns the values, whose places get the residuals.
+    #[inline(always)]
+    unsafe fn exchanged(&self, residuals: [f32; LISTED]) -> [f32; LISTED] {
+        let mut values = [0.0; LISTED];
+        unroll!(8, |v| {
+            let vector = self.vector(v);
+            self.store_vector(v, &residuals);
+            unroll!(4, |i| {
+                values[4 * v + i] = vector[i];
+            });
+        });
+        values
+    }
+
     #[inline(always)]
     unsafe fn store(&self, values: [f32; LISTED]) {
         unroll!(8, |v| {
-            let [a, b, c, d] = [4 * v, 4 * v + 1, 4 * v + 2, 4 * v + 3];
-            let vector = [values[a], values[b], values[c], values[d]];
-            let vector = T::from_f32_vector(vector);
-            self.0.store_vec(2 * VECTOR * v as u32, vector);
+            self.store_vector(v, &values);
         });
+    }
+
+    #[inline(always)]
+    unsafe fn store_vector(&self, v: usize, values: &[f32; LISTED]) {
+        let [a, b, c, d] = [4 * v, 4 * v + 1, 4 * v + 2, 4 * v + 3];
+        let vector = T::from_f32_vector([values[a], values[b], values[c], values[d]]);
+        self.0.store_vec(2 * VECTOR * v as u32, vector);
+    }
+}
+
+/// Residuals in the places of the values that the list is applied to.
+impl<T: Storage> Others<LISTED> for Own<T> {
+    #[inline(always)]
+    fn with_values(&self, mut values: [f32; LISTED], f: impl Fn(f32, f32) -> f32) -> [f32; LISTED] {
+        unroll!(8, |v| {
+            // Loaded one vector after the other, to need few registers. SAFETY: the lane's own values.
+            let others = unsafe { self.vector(v) };
+            unroll!(4, |i| {
+                values[4 * v + i] = f(values[4 * v + i], others[i]);
+            });
+        });
+        values
     }
 }
 
@@ -162,22 +251,11 @@ impl<T: Storage> Keeps<LISTED> for KeepsOwn<T> {
     }
 
     #[inline(always)]
-    fn with_kept(&self, mut values: [f32; LISTED], f: impl Fn(f32, f32) -> f32) -> [f32; LISTED] {
-        unroll!(8, |v| {
-            // Loaded one vector after the other, to need few registers.
-            let kept: [f32; VECTOR_ELEMENTS] = match size_of::<T>() == size_of::<f32>() {
-                // SAFETY: the lane's own values.
-                true => unsafe { self.own.vector(v) },
-                false => {
-                    let k = &self.kept;
-                    [k[4 * v], k[4 * v + 1], k[4 * v + 2], k[4 * v + 3]]
-                }
-            };
-            unroll!(4, |i| {
-                values[4 * v + i] = f(values[4 * v + i], kept[i]);
-            });
-        });
-        values
+    fn with_kept(&self, values: [f32; LISTED], f: impl Fn(f32, f32) -> f32) -> [f32; LISTED] {
+        match size_of::<T>() == size_of::<f32>() {
+            true => self.own.with_values(values, f),
+            false => self.kept.with_values(values, f),
+        }
     }
 }
 

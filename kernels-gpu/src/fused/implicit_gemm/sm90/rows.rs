@@ -93,10 +93,8 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     ) {
         // Recomputed for each half; kept values derived from it would take too many registers.
         let lane = opaque::to_compiler(self.lane);
-        let limits = self.limits();
-        let conv = &self.g.conv;
-        let spatial = conv.output_pixels();
-        let of_tile = (self.first_slice() * conv.p + self.place.p) * conv.q + self.place.q;
+        let (limits, of_tile) = (self.limits(), self.first_position());
+        let spatial = self.g.conv.output_pixels();
         let (pixels, pitch) = (Rows::<F::Stored>::PIXELS, Rows::<F::Stored>::PITCH);
         // Lanes along the pixels of a row, and filters that the warp's lanes cover at a time.
         let lanes = (pixels / together).min(WARP_THREADS);
@@ -105,11 +103,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
         let mut pixel = lane % lanes * together;
         loop {
             opaque::not_unrolled();
-            // Both loads are in flight together; the position of an unused pixel has no meaning.
-            let at = self.memory.pixels.load(first + pixel);
-            let position = self.memory.positions.load(first + pixel);
-            let position = of_tile.wrapping_add(position);
-            if is_inside(limits, at) {
+            if let Some(position) = self.position(limits, of_tile, first + pixel) {
                 let to = self.plane(filter) * spatial as usize + position as usize;
                 let to = self.output.y.wrapping_add(to);
                 let from = (filter * pitch + pixel) / of_element;
@@ -126,8 +120,10 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
                                 write(i);
                             });
                         } else {
+                            // Compared here, and not in front of the branch.
+                            let filters = opaque::to_compiler(self.filters);
                             unroll!(8, |i| {
-                                if filter + row(i) < self.filters {
+                                if filter + row(i) < filters {
                                     write(i);
                                 }
                             });
@@ -140,6 +136,23 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
                 break;
             }
         }
+    }
+
+    /// The position of the tile's first pixel in a plane of the output.
+    #[inline(always)]
+    pub(super) fn first_position(&self) -> u32 {
+        let conv = &self.g.conv;
+        (self.first_slice() * conv.p + self.place.p) * conv.q + self.place.q
+    }
+
+    /// The position of a pixel of the tile in a plane of the output, if it is in the output, for the
+    /// [`limits`](Self::limits) and the [first position](Self::first_position) of the tile.
+    #[inline(always)]
+    pub(super) unsafe fn position(&self, limits: u32, of_tile: u32, pixel: u32) -> Option<u32> {
+        // Both loads are in flight together; the position of an unused pixel has no meaning.
+        let at = self.memory.pixels.load(pixel);
+        let position = of_tile.wrapping_add(self.memory.positions.load(pixel));
+        is_inside(limits, at).then_some(position)
     }
 }
 const _: () = assert!(ROWS_IN_FLIGHT == 8 && WARP_FILTERS == 2 * ROWS_IN_FLIGHT as u32);

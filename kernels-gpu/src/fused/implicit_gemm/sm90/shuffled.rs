@@ -1,25 +1,23 @@
 //! The store of a warp's results where neighbouring filters become neighbouring columns of the output.
 //!
 //! A row of results in shared memory has the columns of one channel: for each pixel, the results of the
-//! channel's filters side by side. Lanes copy neighbouring columns. If rows of the output are whole vectors,
-//! a list with a residual is applied on the way, to four columns at a time: results are rounded already.
+//! channel's filters side by side. Lanes copy neighbouring columns.
 
 use core::mem::size_of;
 
-use cuda_std::global::{Global, GlobalMut};
+use cuda_std::global::GlobalMut;
 use cuda_std::{Storage, opaque};
+use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{HALF_PIXELS, WARP_FILTERS, WRITTEN_WORDS};
 use launch_config::implicit_gemm::{K_VECTOR_BYTES, PixelShuffle};
-use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use super::super::format::Format;
 use super::super::results::is_inside;
 use super::super::tables::from_word;
-use super::results::{Results, elements};
+use super::results::Results;
 use super::rows::planes_behind;
 use super::shared_rows::Rows;
 use super::tile_epilogue::Stored;
-use crate::parts::pointwise::{InRegisters, apply_with};
 use crate::parts::unroll::unroll;
 
 /// Words of shared memory for each filter of a row.
@@ -29,7 +27,7 @@ pub(super) const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
 const ROWS_IN_FLIGHT: usize = 4;
 
 /// The common origin of a tile's columns in the output.
-struct Origin {
+pub(super) struct Origin {
     /// The element of the output for the tile's first pixel, moved to column 0, in the warp's first channel.
     at: usize,
     /// The tile's limits.
@@ -41,12 +39,6 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
     #[inline(always)]
     pub(super) fn is_shuffled(&self) -> bool {
         self.g.shuffle.is_present()
-    }
-
-    /// Whether results are shuffled, and the list has a residual: it is then applied as rows are written.
-    #[inline(always)]
-    pub(super) fn has_residual(&self) -> bool {
-        self.is_shuffled() && self.output.without_norm.has_residual()
     }
 
     /// Returns the shuffle, recomputed each time: kept values that depend on it alone would take registers
@@ -174,7 +166,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
 
     /// Returns the origin of the tile's columns.
     #[inline(always)]
-    unsafe fn origin(&self, shuffle: &PixelShuffle) -> Origin {
+    pub(super) unsafe fn origin(&self, shuffle: &PixelShuffle) -> Origin {
         let place = self.place;
         let of_output = (self.g.conv.output_channels() >> shuffle.shift) as usize;
         let channel = place.sample as usize * of_output;
@@ -189,7 +181,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
     /// Returns the place in the output of column `column` of the rows, for the warp's first channel; `None`
     /// beyond the output's end. The rows have the pixels from `first` on.
     #[inline(always)]
-    unsafe fn place_of(
+    pub(super) unsafe fn place_of(
         &self,
         shuffle: &PixelShuffle,
         origin: &Origin,
@@ -204,71 +196,6 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
         }
         let in_tile = d * self.g.outputs_d * shuffle.slice + h * shuffle.row;
         Some(origin.at + (in_tile + of_row) as usize)
-    }
-
-    /// Writes the rows as [`write_shuffled`](Self::write_shuffled) does, through the list, four columns at a
-    /// time.
-    ///
-    /// # Safety
-    /// As for [`write_shuffled`](Self::write_shuffled). The residual, if the list has one, has an element for
-    /// each element of the output, and is 16-byte aligned.
-    #[inline(always)]
-    pub(super) unsafe fn write_shuffled_through_list(&self, first: u32) {
-        const COLUMNS: u32 = VECTOR_ELEMENTS as u32;
-        let (shuffle, without_norm) = (self.shuffle(), &self.output.without_norm);
-        let elements = elements::<Stored>(&self.g);
-        let residual = Global::new(without_norm.residual, elements);
-        let y = GlobalMut::new(self.output.y, elements);
-        let has_residual = without_norm.has_residual();
-        let plane = shuffle.plane as usize;
-        let channels = self.filters >> shuffle.shift;
-        let row = (FILTER_WORDS * Rows::<F::Stored>::OF_WORD) << shuffle.shift;
-        let vectors = (Rows::<F::Stored>::PIXELS / COLUMNS) << shuffle.shift;
-        let origin = self.origin(&shuffle);
-        let mut vector = opaque::to_compiler(self.lane);
-        while vector < vectors {
-            opaque::not_unrolled();
-            let column = vector * COLUMNS;
-            let Some(first) = self.place_of(&shuffle, &origin, first, column) else {
-                vector = opaque::to_compiler(vector + WARP_THREADS);
-                continue;
-            };
-            let mut done = 0;
-            while done < channels {
-                opaque::not_unrolled();
-                let end = channels.min(done + ROWS_IN_FLIGHT as u32);
-                // The residuals of several rows are in flight while the first row goes through the list.
-                let mut residuals = [[F::Stored::from_f32(0.0); VECTOR_ELEMENTS]; ROWS_IN_FLIGHT];
-                unroll!(4, |i| {
-                    let channel = done + i as u32;
-                    if has_residual && channel < end {
-                        residuals[i] = residual.load_vec(first + channel as usize * plane);
-                    }
-                });
-                while done < end {
-                    opaque::not_unrolled();
-                    let values = self.rows.0.load_vec::<VECTOR_ELEMENTS>(column + done * row);
-                    let channel = (self.channel >> shuffle.shift) + done;
-                    let of_output = self.g.conv.output_channels() >> shuffle.shift;
-                    let behind = without_norm.behind;
-                    let of_channels = move || {
-                        [behind.of_channel(channel as usize, of_output as usize); VECTOR_ELEMENTS]
-                    };
-                    let listed = apply_with::<F::Accuracy, VECTOR_ELEMENTS>(
-                        without_norm.list,
-                        F::Stored::to_f32_vector(values),
-                        Some(F::Stored::to_f32_vector(residuals[0])),
-                        Some(of_channels),
-                        InRegisters([0.0; VECTOR_ELEMENTS]),
-                    );
-                    let to = first + done as usize * plane;
-                    y.store_vec(to, F::Stored::from_f32_vector(listed));
-                    residuals = [residuals[1], residuals[2], residuals[3], residuals[3]];
-                    done = opaque::to_compiler(done + 1);
-                }
-            }
-            vector = opaque::to_compiler(vector + WARP_THREADS);
-        }
     }
 }
 const _: () = assert!(ROWS_IN_FLIGHT == 4 && WARP_FILTERS / 4 == ROWS_IN_FLIGHT as u32);

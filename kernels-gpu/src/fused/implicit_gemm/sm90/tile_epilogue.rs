@@ -126,11 +126,7 @@ impl TileEpilogue for Stored {
         results: &Results<'_, F, SUMS, Self>,
         first: u32,
     ) {
-        if results.has_residual() {
-            results.write_shuffled_through_list(opaque::to_compiler(first));
-            return;
-        }
-        results.list_staged();
+        results.list_staged(opaque::to_compiler(first));
         if results.is_shuffled() {
             results.write_shuffled(opaque::to_compiler(first));
         } else {
