@@ -219,7 +219,7 @@ pub(super) static TABLE: [Row; 11] = [
     },
     Row {
         name: "implicit-gemm",
-        implements: "a convolution of any shape and attribute whose halo tile fits shared memory: (a) with a norm and what `tensor` does after a norm; (b) without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them; (c) in 16 bits to NHWC, as (b), or with silu or hardswish, a residual, and a clamp or leaky_relu behind it; (d) from NCHW to NCHW on `sm_90a`, as (b), and at the end a pool of adjacent windows of 1, 2, 4 or 8 rows and columns, or a reduction over channels, space or both",
+        implements: "a convolution of any shape and attribute whose halo tile fits shared memory: (a) with a norm and what `tensor` does after a norm; (b) without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them, and in f32 on `sm_90a` to NCHW rows of whole vectors a residual; (c) in 16 bits to NHWC, as (b), or with silu or hardswish, a residual, and a clamp or leaky_relu behind it; (d) from NCHW to NCHW on `sm_90a`, as (b), and at the end a pool of adjacent windows of 1, 2, 4 or 8 rows and columns, or a reduction over channels, space or both",
         summary: "implicit GEMM on tensor cores",
         pays: pays::implicit_gemm,
         can_implement: |row, region, form| {

@@ -249,18 +249,19 @@ fn transposed_convolutions_of_one_convolution() {
     }
 }
 
-/// With shuffled results, residuals take a separate launch, functions do not.
+/// Shuffled results take lists in their launch, with residuals in f32 alone and if rows are whole vectors.
 #[test]
 fn lists_where_results_are_shuffled() {
-    for (function, regions) in [
-        (Layer::hardswish(), 1),
-        (Layer::silu(), 1),
-        (Layer::add("residual"), 2),
+    for (function, columns, [f32_regions, f16_regions]) in [
+        (Layer::hardswish(), 64, [1; 2]),
+        (Layer::silu(), 64, [1; 2]),
+        (Layer::add("residual"), 64, [1, 2]),
+        (Layer::add("residual"), 63, [2; 2]),
     ] {
         let up = Layer::conv_transpose2d("up", 64, 4).stride(2).padding(1);
         let chain = Chain::new(64, vec![Layer::from(up), function]).unwrap();
-        for dtype in [DType::F32, DType::F16] {
-            let input = [2, 64, 64, 64];
+        for (dtype, regions) in [(DType::F32, f32_regions), (DType::F16, f16_regions)] {
+            let input = [2, 64, 64, columns];
             let chosen = chosen(&chain, &input, dtype, &H200, &Options::default());
             let chosen = chosen.unwrap();
             assert_eq!(chosen.len(), regions, "{:?}", chosen[0].facts);

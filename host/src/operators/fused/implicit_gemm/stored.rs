@@ -45,6 +45,10 @@ impl ImplicitGemm {
         let affine = 2 * usize::from(list.is_affine());
         let is_quick = match &self.mainloop {
             Some(_) if self.reduced.is_some() => true,
+            // Values of 16 bits move too little, unless gain and shift would need a further launch.
+            Some(_) if list.has_residual() && dtype != DType::F32 => {
+                self.is_shuffled() && affine > 0
+            }
             Some(_) if self.config.format == OperandFormat::SCALED_F16 => true,
             Some(_) => exponentials.count() <= 1 + affine,
             None => true,
