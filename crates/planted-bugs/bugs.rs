@@ -92,7 +92,7 @@ bugs! {
         a_value_is_taken_in_the_place_of_the_kept_one, pointwise::lists::<f32>,
             "both(values, «self.0», f)" => "values";
         a_residual_is_what_is_subtracted_from, pointwise::lists::<f32>,
-            "ArithmeticOp::Sub => both(values, others, |x, other| «x - other»)," => "other - x";
+            "ArithmeticOp::Sub => others.with_values(values, |x, other| «x - other»)," => "other - x";
         tail_of_a_normal_distribution_without_what_rounding_took, pointwise::all_magnitudes::<f32>,
             "Exponential::of_product(magnitude, -0.5 * magnitude, NOTHING)"
                 => "Exponential::of(-0.5 * magnitude * magnitude)";

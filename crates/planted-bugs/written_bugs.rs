@@ -3,8 +3,6 @@
 bugs! {
     WRITTEN_BUGS:
     "fused/implicit_gemm/sm90/shuffled.rs":
-        shuffled_rows_meet_the_residual_of_the_first, conv_transpose_shuffled::matches::<Bf16x3>,
-            "residuals = [«residuals[1]», residuals[2]" => "residuals[0]";
         shuffled_columns_are_all_the_first_of_a_pixel, conv_transpose_shuffled::matches::<Bf16x3>,
             "<< shift) + («filter & ((1 << shift) - 1)»);" => "0";
         shuffled_rows_are_of_the_first_slice_of_a_tile, conv_transpose_shuffled::matches::<Bf16x3>,
@@ -21,11 +19,23 @@ bugs! {
         lists_are_applied_to_the_first_lane_alone, conv_transpose_shuffled::matches::<Bf16x3>,
             "of_row + «lane % 2 * VECTOR»;" => "0 * lane";
         lists_leave_out_the_second_values_of_a_row, conv_transpose_shuffled::matches::<f16>,
-            "first = opaque::to_compiler(first + «2 * LISTED as u32»);" => "4 * LISTED as u32";
+            "column = opaque::to_compiler(column + «2 * LISTED as u32»);" => "4 * LISTED as u32";
         lists_take_values_that_are_not_there_yet, conv_transpose_shuffled::matches::<f16>,
             "        }\n        «warp::sync_warp(warp::ALL_LANES);»" => "";
         kept_values_are_those_of_the_first_vector, conv_transpose_shuffled::matches::<Bf16x3>,
-            "unsafe { self.own.vector(«v») }," => "0";
+            "let others = unsafe { self.vector(«v») };" => "0";
+        shuffled_rows_meet_the_residual_of_the_first, conv_transpose_shuffled::matches::<Bf16x3>,
+            "let plane = «(filter >> shuffle.shift)» as usize * shuffle.plane as usize;" => "0";
+        shuffled_vectors_meet_the_residual_of_their_neighbours, conv_transpose_shuffled::matches::<Bf16x3>,
+            "let column = column + «2 * VECTOR * v as u32»;" => "VECTOR * v as u32";
+        rows_meet_the_residual_of_the_first, implicit_gemm_without_norm::matches::<Bf16x3>,
+            "let plane = this.plane(«filter») *" => "0 * filter";
+        vectors_meet_the_residual_of_their_neighbours, implicit_gemm_without_norm::matches::<Bf16x3>,
+            "let pixel = tile_pixel + column + «2 * VECTOR * v as u32»;" => "VECTOR * v as u32";
+        residuals_of_filters_that_do_not_exist_are_loaded, implicit_gemm_without_norm::matches::<Bf16x3>,
+            "if «filter >= self.filters» {" => "false";
+        residuals_replace_no_values, conv_transpose_shuffled::matches::<Bf16x3>,
+            "self.store_vector(v, «&residuals»);" => "&[0.0; LISTED]";
     "fused/implicit_gemm/sm90/reduced.rs":
         reduced_sets_have_filters_beyond_the_last, implicit_gemm_reduced::matches::<ScaledF16>,
             "if «of_set + behind < self.filters» {" => "of_set < self.filters";

@@ -36,8 +36,8 @@ impl TileCoord {
         }
     }
 
-    /// The same coordinates, of which the compiler does not know that they are the same: what is computed from
-    /// them here and there is not kept in between.
+    /// The same coordinates, of which the compiler does not know that they are the same: what is computed
+    /// from them here and there is not kept in between.
     #[cfg(hopper)]
     #[inline(always)]
     pub(super) fn anew(&self) -> Self {

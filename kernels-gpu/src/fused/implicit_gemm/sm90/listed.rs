@@ -71,8 +71,8 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
 }
 
 impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
-    /// Applies the list to the staged tile in shared memory, whose pixels are those from `tile_pixel` on. Each
-    /// lane takes half of the pixels of a filter.
+    /// Applies the list to the staged tile in shared memory, whose pixels are those from `tile_pixel` on.
+    /// Each lane takes half of the pixels of a filter.
     ///
     /// # Safety
     /// All lanes of the warp make this call, after a warp barrier that follows the stores of the tile. The
