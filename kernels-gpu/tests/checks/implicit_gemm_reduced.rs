@@ -38,11 +38,11 @@ fn table() -> [(Row, Reduction); 8] {
         // Slices.
         [2, 16, 48], [5, 6, 12], [3, 3, 3], padding([1, 0, 1]), leaky_relu(0.25);
         // Windows of neighbouring filters, the last one partial.
-        [1, 16, 56], [1, 9, 11], [1, 3, 3];
+        [1, 16, 56], [1, 9, 12], [1, 3, 3];
         // In groups, filters and pixels together.
-        [1, 32, 128], [1, 7, 10], [1, 3, 3], padding([0, 1, 1]), groups(2);
+        [1, 32, 128], [1, 7, 12], [1, 3, 3], padding([0, 1, 1]), groups(2);
         // Two neighbouring outputs in depth.
-        [1, 16, 32], [5, 9, 7], [3, 3, 3], padding([0, 1, 1]), batch_norm();
+        [1, 16, 32], [5, 9, 8], [3, 3, 3], padding([0, 1, 1]), batch_norm();
         // Strides.
         [1, 16, 64], [1, 17, 30], [1, 3, 3], stride([1, 2, 2]), leaky_relu(-0.5);
     };

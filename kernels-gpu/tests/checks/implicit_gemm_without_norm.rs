@@ -381,7 +381,11 @@ fn check_tiles<F: Operand>(
                     let other = run.empty::<F::Stored>(elements)?;
                     multiply(&dense, device, &operands, &ended, &other)?;
                     same_bits(&format!("{what}, dense"), &other, &y)?;
-                    with_lists(&format!("{what}, dense"), &dense, device, &operands, lists)?;
+                    let what = format!("{what}, dense");
+                    with_lists(&what, &dense, device, &operands, lists)?;
+                    if config.geometry.neighbours().is_multiple_of(4) {
+                        with_lists(&what, &dense, device, &operands, Lists::WithResidual)?;
+                    }
                 }
             }
         } else {

@@ -35,10 +35,11 @@ pub(super) struct Origin {
 }
 
 impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
-    /// Whether filters become columns.
+    /// Whether filters become columns. Phases of a transposed convolution share a reformatted input, so those
+    /// of a dense one never do.
     #[inline(always)]
     pub(super) fn is_shuffled(&self) -> bool {
-        self.g.shuffle.is_present()
+        !F::READS_DENSE && self.g.shuffle.is_present()
     }
 
     /// Returns the shuffle, recomputed each time: kept values that depend on it alone would take registers
@@ -47,7 +48,10 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
     pub(super) fn shuffle(&self) -> PixelShuffle {
         let shuffle = &self.g.shuffle;
         PixelShuffle {
-            shift: opaque::to_compiler(shuffle.shift),
+            shift: match F::READS_DENSE {
+                true => 0,
+                false => opaque::to_compiler(shuffle.shift),
+            },
             plane: opaque::to_compiler(shuffle.plane),
             ..*shuffle
         }
