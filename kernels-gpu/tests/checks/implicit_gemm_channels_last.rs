@@ -16,7 +16,7 @@ use super::implicit_gemm_without_norm::storing;
 use super::rows::{Row, rows};
 use super::{Failure, Loaded, Outcome, Run, Tensor, bits, same_bits};
 
-fn table() -> [Row; 20] {
+fn table() -> [Row; 21] {
     rows! {
         // Padding on all sides; two planes at a time.
         [2, 16, 24], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]);
@@ -46,6 +46,8 @@ fn table() -> [Row; 20] {
         // Rows of whole vectors of four f32, which the producer converts from a dense input. Padding on all
         // sides, and pipelines that wrap around.
         [3, 40, 72], [1, 13, 20], [1, 3, 3], padding([0, 1, 1]);
+        // Output rows with any alignment.
+        [1, 16, 72], [1, 9, 20], [1, 2, 4];
         // Channels that are no whole K-vector, and several rows of strips.
         [1, 13, 16], [1, 20, 40], [1, 3, 5], padding([0, 1, 2]);
         // Three channels: K-vectors of two columns of four channels, the last of them absent.
@@ -128,7 +130,7 @@ pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
         );
     }
     let is_dense = F::OPERANDS == OperandFormat::SCALED_F16;
-    let all_dense = [8, 12, 13, 14, 15, 16, 17, 18, 19];
+    let all_dense = [8, 12, 13, 14, 15, 16, 17, 18, 19, 20];
     assert_eq!(dense, if is_dense { &all_dense[..] } else { &[] });
     Ok(())
 }

@@ -3,7 +3,7 @@
 use cuda_std::Storage;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
-    EpilogueKind, GemmConfig, OperandFormat, PixelShuffle, Prescale, ReducedResults,
+    Epilogue, EpilogueKind, GemmConfig, OperandFormat, PixelShuffle, Prescale, ReducedResults,
     ResultReduction,
 };
 use launch_config::pointwise::{Function, OperandList, PointwiseList, Step};
@@ -32,7 +32,7 @@ fn table() -> [(Row, Reduction); 8] {
         // Partial windows that are dropped.
         [2, 16, 48], [1, 13, 20], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
         // Partial windows that are kept; windows of several loads.
-        [1, 16, 48], [1, 13, 21], [1, 3, 3], padding([0, 1, 1]);
+        [1, 16, 48], [1, 13, 21], [1, 3, 3], padding([0, 1, 1]), clamp(-0.25, 0.5);
         // Filters of several tiles, pixels of several tiles; wide windows.
         [1, 24, 150], [1, 20, 44], [1, 1, 3], padding([0, 1, 1]), batch_norm(), relu();
         // Slices.
@@ -63,7 +63,13 @@ pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
     for (number, (row, reduction)) in table().iter().enumerate() {
         let case = case_of::<F>(row);
         for is_listed in [false, true] {
-            check::<F>(run, &format!("row {number}"), (&case, is_listed), reduction)?;
+            check::<F>(
+                run,
+                &format!("row {number}"),
+                row,
+                (&case, is_listed),
+                reduction,
+            )?;
         }
     }
     Ok(())
@@ -125,6 +131,7 @@ fn extent(results: u32, window: u32, keeps_partial: bool) -> u32 {
 fn check<F: Operand>(
     run: &Run,
     what: &str,
+    row: &Row,
     (case, is_listed): (&Case, bool),
     &(operation, filters, window, keeps_partial): &Reduction,
 ) -> Outcome {
@@ -151,11 +158,22 @@ fn check<F: Operand>(
         true => &parameters[1],
         false => &no_bias,
     };
+    let of_function = row
+        .function
+        .and_then(|function| Epilogue::of(Step::of(&function)));
+    // Behind the list's first step.
+    let channels = conv.output_channels() as usize;
+    let gain_behind = run.tensor::<f32>(&vec![0.75; channels])?;
+    let shift_behind = (0..channels).map(|channel| channel as f32 / 64.0);
+    let shift_behind = run.tensor::<f32>(&shift_behind.collect::<Vec<_>>())?;
     let mut ended = Ended {
         x: x.source(),
         weight: parameters[0].source(),
         gain: gain.source(),
         shift: shift.source(),
+        epilogue: of_function.unwrap_or(Epilogue::NONE),
+        gain_behind: gain_behind.source(),
+        shift_behind: shift_behind.source(),
         ..Ended::NONE
     };
     ended.epilogue.gain_and_shift = Presence::of(has_norm);
@@ -167,6 +185,7 @@ fn check<F: Operand>(
         ];
         ended.list = OperandList {
             functions: PointwiseList::take(&mut steps.into_iter()),
+            affine_at: 1,
             ..OperandList::EMPTY
         };
     }
