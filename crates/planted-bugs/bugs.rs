@@ -330,41 +330,53 @@ bugs! {
         batch_norm_counts_every_split_as_the_first, batch_norm::by_batch::<f32>,
             "row(sample), «split as u32»" => "0 * split as u32";
     "parts/series.rs":
+        series_lose_the_last_vector, softmax::matches::<f32>,
+            "if number.is_multiple_of(VECTOR_ELEMENTS) && «is_in(number)» {" => "is_in(number + VECTOR_ELEMENTS)";
+        second_rows_are_taken_for_present, softmax::matches::<f32>,
+            "true => «u32::from(is_there(0)) + u32::from(is_there(1))»," => "PARTS as u32";
+        parameters_of_series_are_taken_for_vectors, layer_norm_rows::matches::<f32>,
+            "u32::from(g.is_in_fours() && «is_aligned»)" => "true";
+        parameters_of_series_lack_the_last_value, layer_norm_rows::matches::<f32>,
+            "                if «(i as i32) < values» {" => "(i as i32) + 1 < values";
+        single_values_of_series_go_too_far, softmax::matches::<f32>,
+            "                if «is_in(number)» {\n                    f(number, at, false);"
+                => "number == 0 || is_in(number - 1)";
+    "parts/series/reduce.rs":
         series_of_a_warp_are_combined_in_part, softmax::matches::<f32>,
-            "let mut distance = «g.threads.min(WARP_THREADS) / 2»;" => "g.threads.min(WARP_THREADS) / 4";
+            "let mut all = of_lanes(own, «g.threads.min(WARP_THREADS)»);" => "g.threads.min(WARP_THREADS) / 2";
         series_meet_without_barrier, softmax::matches::<f32>,
             "            «thread::sync_threads();»\n            // Combined by halves" => "";
+        rows_of_several_warps_meet_without_barrier, softmax::matches::<f32>,
+            "            «thread::sync_threads();»\n            all = of_lanes(" => "";
         series_lose_the_values_of_every_other_slice, softmax::matches::<f32>,
             "8 => «combine(quarter(0), quarter(1))»," => "quarter(0)";
-        series_lose_the_last_vector, softmax::matches::<f32>,
-            "«self.has(batch, start + first)» {\n                    f(first, at, true);"
-                => "self.has(batch, start + first + VECTOR_ELEMENTS)";
-        parameters_of_series_are_taken_for_vectors, layer_norm_rows::matches::<f32>,
-            "u32::from(self.in_fours && «is_aligned»)" => "true";
-        parameters_of_series_lack_the_last_value, layer_norm_rows::matches::<f32>,
-            "if i < N && «index < self.g.count» {" => "index + 1 < self.g.count";
-        single_values_of_series_go_too_far, softmax::matches::<f32>,
-            "if number < N && «self.has(batch, start + number)» {" => "self.index(batch, start + number) <= self.g.count";
+    "parts/series/store.rs":
         series_of_another_channel_take_its_gain, softmax::lists::<f32>,
             "let (_, channel) = div_rem_u64(«plane», g.channels as u64);" => "plane + 1";
+        second_rows_take_the_gain_of_the_first, softmax::lists::<f32>,
+            "let number = number + «(start / PART as u32 * several) as u64»;" => "(0 * several) as u64";
         residuals_of_series_are_those_of_the_first_values, softmax::lists::<f32>,
-            "self.part::<T, MAPPED>(operands.residual, batch, «start», 0.0)" => "0";
+            "self.some::<T, MAPPED>(operands.residual, «index», batch, start, 0.0)" => "self.first_of(batch)";
+        lists_stay_in_the_first_row, softmax::lists::<f32>,
+            "index += «to_part - 4 * to_vector»;" => "0 * to_part";
     "softmax.rs":
         softmax_of_a_batch_of_minus_infinity_is_nan, softmax::matches::<f32>,
-            "largest_of(«f32::MIN», values)" => "f32::NEG_INFINITY";
+            "let mut own = [«f32::MIN»; PARTS];" => "f32::NEG_INFINITY";
         sums_of_threads_keep_their_own_scale, softmax::matches::<f32>,
-            "sum *= exponential::<T>(«own - largest»);" => "0.0";
+            "|v| exponential::<T>(«own[v] - largest[v]»)" => "own[v] - own[v]";
         softmax_sums_batches_at_their_own_scale, softmax::matches::<f32>,
-            "sum *= exponential::<T>(«largest - next»);" => "0.0";
+            "sums[0] * exponential::<T>(«own[0] - next[0]»)" => "0.0";
         softmax_of_minus_infinity_alone_is_infinite, softmax::matches::<f32>,
-            "let logarithm = if «sum >= 1.0» {" => "sum >= 0.0";
+            "        if «sums[v] >= 1.0» {" => "sums[v] >= 0.0";
     "layer_norm.rs":
         rows_deviate_by_values_that_they_lack, layer_norm_rows::matches::<f32>,
-            "            if «row.has(batch, 2 * i + 1)» {" => "true";
+            "                    if «row.has(batch, first + i)» {" => "true";
         rows_of_batches_keep_the_first, layer_norm_rows::matches::<f32>,
-            "values = row.load(x, «batch», 0.0);" => "0";
+            "values = row.load(x, «batch», 0.0);\n        unroll!" => "0";
         rows_take_the_sum_of_their_first_batch, layer_norm_rows::matches::<f32>,
-            "sum += «sum_of(row.load(x, batch, 0.0))»;" => "0.0";
+            "sums = [«sums[0] + added[0]»; PARTS];" => "sums[0]";
+        rows_take_the_weights_of_their_first_part, layer_norm_rows::matches::<f32>,
+            "if part == 0 && «opaque::to_compiler(u32::from(g.rows.has_several())) == 0» {" => "false";
         layer_norm_takes_the_weight_of_a_place_in_its_block, norm::layer_norm::<f32>,
             "affine(values, row, «position as usize», g.norm.affine_type)" => "local as usize % row";
 }

@@ -68,8 +68,8 @@ bugs! {
             "x.wrapping_add(«row as usize * columns as usize»)" => "row.wrapping_mul(columns) as usize";
     "parts/series.rs":
         series_start_in_32_bits, softmax::far,
-            "first: «outer * g.count as u64 * g.inner as u64 + position»,"
-                => "(outer * g.count as u64 * g.inner as u64 + position) as u32 as u64";
+            "let first = «outer * g.count as u64 * inner as u64 + position»;"
+                => "(outer * g.count as u64 * inner as u64 + position) as u32 as u64";
     "reduction.rs":
         rows_start_in_32_bits, far_pools::rows,
             "        let first = «(row * g.elements + before) as usize»;"

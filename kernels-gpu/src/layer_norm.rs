@@ -11,24 +11,25 @@ use core::mem::size_of;
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, opaque, shared_array, thread};
-use launch_config::VECTOR_ELEMENTS;
 use launch_config::elementwise::{BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS};
 use launch_config::layer_norm::LayerNormGeometry;
 use launch_config::norm::ApplyGeometry;
 use launch_config::pointwise::OperandList;
-use launch_config::series::{self, MAPPED};
+use launch_config::series::{self, MAPPED, PART, PARTS};
+use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
 use crate::parts::planes::{Behind, NormTensors, Planes, affine};
-use crate::parts::series::{Operands, Series, sum_of};
+use crate::parts::series::Series;
+use crate::parts::series::store::Operands;
 use crate::parts::store::GainAndShift;
 use crate::parts::unroll::unroll;
 
 shared_array! {
-    /// Each thread's sum, and each thread's sum of squared deviations.
-    static LAYER_NORM_SUM: [f32; series::BLOCK_THREADS as usize];
-    static LAYER_NORM_SQUARES: [f32; series::BLOCK_THREADS as usize];
+    /// The sum of each warp, and its sum of squared deviations.
+    static LAYER_NORM_SUM: [f32; WARP_THREADS as usize];
+    static LAYER_NORM_SQUARES: [f32; WARP_THREADS as usize];
 }
 
 /// A block normalises consecutive rows of `x`, multiplies each element by the weight of its index in the row
@@ -36,10 +37,11 @@ shared_array! {
 /// channel, and writes the results to `y`.
 ///
 /// *Launch*: `g.rows.shape()`. *Mapping*: `g.rows.threads` neighbouring threads share a row and hold up to 32
-/// values each, as vectors of four where rows are vector-aligned. *Barriers*: two if a row has threads of
-/// several warps. *Traffic*: each element is read once, or three times, mostly from cache, if the threads of
-/// its row cannot hold the whole row. Each result is written once, and each element of the residual is read
-/// once. Weight and bias are read once for each row, from cache after the first.
+/// values each, or up to 16 values of each of two rows, as vectors of four where rows are vector-aligned.
+/// *Barriers*: two if a row has threads of several warps. *Traffic*: each element is read once, or three
+/// times, mostly from cache, if the threads of its row cannot hold the whole row. Each result is written
+/// once, and each element of the residual is read once. Weight and bias are read once for each row, or for
+/// two rows of the same threads, from cache after the first.
 ///
 /// # Safety
 /// `x` and `y` have `g.rows.series * g.rows.count` elements, more than 0, and so has `residual` if the list
@@ -48,7 +50,7 @@ shared_array! {
 /// `shift` have a value for each channel.
 #[kernel(
     instances(T: [f32, f16, bf16]),
-    max_threads = series::BLOCK_THREADS,
+    max_threads = series::MAX_BLOCK_THREADS,
     min_blocks = series::MIN_BLOCKS
 )]
 pub unsafe fn layer_norm_rows<T: Storage>(
@@ -62,69 +64,104 @@ pub unsafe fn layer_norm_rows<T: Storage>(
     g: &LayerNormGeometry,
     list: &OperandList,
 ) {
-    let (rows, row) = (&g.rows, Series::of_thread(&g.rows));
+    let row = Series::<true>::of_thread(&g.rows);
+    let batches = g.rows.batches;
     let operands = Operands {
         list,
         residual,
         of_channels: GainAndShift { gain, shift },
     };
+    let add = |a: f32, b: f32| a + b;
+    let per_count = 1.0 / g.rows.count as f32;
     let mut values = row.load(x, 0, 0.0);
-    let mut sum = sum_of(values);
+    let mut sums = row.reduced(values, add);
     let mut batch = 1;
-    while batch < rows.batches {
-        sum += sum_of(row.load(x, batch, 0.0));
-        batch += 1;
-    }
-    let count = rows.count as f32;
-    let mean = row.together(sum, LAYER_NORM_SUM.view(), |a, b| a + b) / count;
-    let mut squares = 0.0;
-    batch = 0;
-    while batch < rows.batches {
+    while batch < batches {
         opaque::not_unrolled();
-        if opaque::to_compiler(rows.batches) > 1 {
-            values = row.load(x, batch, mean);
-        }
-        unroll!(16, |i| {
-            if row.has(batch, 2 * i) {
-                let deviation = values[2 * i] - mean;
-                squares = math::fma(deviation, deviation, squares);
-            }
-            if row.has(batch, 2 * i + 1) {
-                let deviation = values[2 * i + 1] - mean;
-                squares = math::fma(deviation, deviation, squares);
-            }
-        });
+        values = row.load(x, batch, 0.0);
+        let added = row.reduced(values, add);
+        sums = [sums[0] + added[0]; PARTS];
         batch += 1;
     }
-    let variance = row.together(squares, LAYER_NORM_SQUARES.view(), |a, b| a + b) / count;
-    let rstd = math::rsqrt(variance + g.eps);
-    let of_elements = |values: *const T, batch: u32, start: usize, absent: f32| {
+    let sums = row.together(sums, LAYER_NORM_SUM.view(), add);
+    let means = row.of_parts(|v| sums[v] * per_count);
+    // From the last batch, which the thread still holds.
+    let mut squares = [0.0; PARTS];
+    loop {
+        opaque::not_unrolled();
+        batch -= 1;
+        unroll!(32, |i| {
+            values[i] -= means[i / PART];
+        });
+        let of = |part: usize| {
+            let first = part * PART;
+            let mut sums = [0.0; 2];
+            if row.has_all::<PART>(batch, first as u32) {
+                unroll!(16, |i| {
+                    let deviation = values[first + i];
+                    sums[i % 2] = math::fma(deviation, deviation, sums[i % 2]);
+                });
+            } else {
+                unroll!(16, |i| {
+                    if row.has(batch, first + i) {
+                        let deviation = values[first + i];
+                        sums[i % 2] = math::fma(deviation, deviation, sums[i % 2]);
+                    }
+                });
+            }
+            sums[0] + sums[1]
+        };
+        let added = row.merged([of(0), of(1)], add);
+        squares = row.of_parts(|v| squares[v] + added[v]);
+        if opaque::to_compiler(batch) == 0 {
+            break;
+        }
+        values = row.load(x, batch - 1, 0.0);
+    }
+    let squares = row.together(squares, LAYER_NORM_SQUARES.view(), add);
+    let rstds = row.of_parts(|v| math::rsqrt(squares[v] * per_count + g.eps));
+    let of_indices = |numbers: *const T, batch: u32, start: u32, absent: f32| {
         // Evaluated each time: otherwise the compiler would duplicate the loops for both cases.
-        if opaque::to_compiler(u32::from(values.is_null())) != 0 {
+        if opaque::to_compiler(u32::from(numbers.is_null())) != 0 {
             [absent; MAPPED]
         } else if size_of::<T>() < size_of::<f32>() && g.affine_type.is_f32() {
-            row.of_indices(values.cast::<f32>(), batch, start, absent)
+            row.of_indices(numbers.cast::<f32>(), batch, start, absent)
         } else {
-            row.of_indices(values, batch, start, absent)
+            row.of_indices(numbers, batch, start, absent)
         }
     };
-    batch = 0;
-    while batch < rows.batches {
+    unroll!(32, |i| {
+        values[i] *= rstds[i / PART];
+    });
+    loop {
         opaque::not_unrolled();
-        if opaque::to_compiler(rows.batches) > 1 {
-            values = row.load(x, batch, 0.0);
-        }
-        row.store(y, batch, values, operands, |start, values| {
-            let weights = of_elements(weight, batch, start, 1.0);
-            let biases = of_elements(bias, batch, start, 0.0);
-            let mut normalised = values;
-            unroll!(8, |i| {
-                let value = (values[i] - mean) * rstd;
-                normalised[i] = math::fma(value, weights[i], biases[i]);
+        unroll!(2, |some| {
+            let mut start = some * MAPPED;
+            let mut weights = of_indices(weight, batch, start as u32, 1.0);
+            let mut biases = of_indices(bias, batch, start as u32, 0.0);
+            unroll!(2, |part| {
+                unroll!(8, |i| {
+                    let value = math::fma(values[start + i], weights[i], biases[i]);
+                    // Computed here: otherwise all weights and biases would be loaded first.
+                    values[start + i] = f32::from_bits(opaque::to_compiler(value.to_bits()));
+                });
+                start += PART;
+                // The rows of a thread have the same weights.
+                if part == 0 && opaque::to_compiler(u32::from(g.rows.has_several())) == 0 {
+                    weights = of_indices(weight, batch, start as u32, 1.0);
+                    biases = of_indices(bias, batch, start as u32, 0.0);
+                }
             });
-            normalised
         });
+        row.store(y, batch, values, operands);
         batch += 1;
+        if opaque::to_compiler(batch) == batches {
+            break;
+        }
+        values = row.load(x, batch, 0.0);
+        unroll!(32, |i| {
+            values[i] = (values[i] - means[0]) * rstds[0];
+        });
     }
 }
 

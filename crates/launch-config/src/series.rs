@@ -4,26 +4,37 @@
 //! share a series and keep its values in registers, up to [`HELD`] each; the kernel then reads each value
 //! once. A longer series is read in *batches*, and more than once. The number of threads per series depends
 //! on its length alone, so results are bit-identical for any batch size.
+//!
+//! The threads of a row are neighbours. A thread holds two parts. They are parts of two rows if rows are
+//! short: twice as many threads then share a row, so that a warp accesses longer parts of fewer rows.
 
 use op_spec::{Quantity, SpecError};
 
-use super::{LaunchShape, Presence, WARP_THREADS};
+use super::{LaunchShape, Presence, VECTOR_ELEMENTS, WARP_THREADS};
 
-/// Threads of a block.
+/// Threads of a block with several series.
 pub const BLOCK_THREADS: u32 = 128;
 
-/// Minimum resident blocks per multiprocessor: the maximum for the registers of the values that a thread
-/// holds.
+/// The most threads of a block, which share one long row.
+pub const MAX_BLOCK_THREADS: u32 = 256;
+
+/// Minimum resident blocks of [`MAX_BLOCK_THREADS`] per multiprocessor: 24 warps, with 80 registers a thread.
 pub const MIN_BLOCKS: u32 = 3;
 
 /// Values that a thread holds at a time.
 pub const HELD: usize = 32;
 
+/// Parts of these values: of one series, or of a row each.
+pub const PARTS: usize = 2;
+
+/// Values of a part.
+pub const PART: usize = HELD / PARTS;
+
 /// Values of a thread to which a list of functions is applied at a time.
 pub const MAPPED: usize = 8;
 
-/// The maximum length of rows that the threads of one warp hold.
-const WARP_ROW_ELEMENTS: u32 = WARP_THREADS * HELD as u32;
+/// The maximum length of rows of which a thread holds several.
+const SHORT_ROW_ELEMENTS: u32 = WARP_THREADS * PART as u32;
 
 /// The maximum number of threads that share a series of strided values. A block then has enough neighbouring
 /// series to fill two sectors.
@@ -44,7 +55,9 @@ pub struct SeriesGeometry {
     pub inner: u32,
     /// Threads that share a series, a power of two.
     pub threads: u32,
-    /// Series of a block.
+    /// Series of which a thread holds values at a time: 1, or [`PARTS`] rows.
+    pub thread_series: u32,
+    /// Series of a block. Divided by `thread_series`, it is a power of two.
     pub block_series: u32,
     /// Batches of a series.
     pub batches: u32,
@@ -88,13 +101,12 @@ impl SeriesGeometry {
         if inner > 1 {
             return Self::in_slices(outer, count, inner);
         }
-        // As few threads as hold a row: the number of values per thread is the number of its loads in flight.
-        let threads = if count <= WARP_ROW_ELEMENTS {
-            count.div_ceil(HELD as u32)
-        } else {
-            BLOCK_THREADS
-        };
-        Self::shared_by(threads.next_power_of_two(), outer, count, inner)
+        if count <= SHORT_ROW_ELEMENTS {
+            let threads = count.div_ceil(PART as u32);
+            return Self::shared_by(threads, PARTS as u32, outer, count, inner);
+        }
+        let threads = least(count.div_ceil(HELD as u32), MAX_BLOCK_THREADS);
+        Self::shared_by(threads, 1, outer, count, inner)
     }
 
     /// Returns the same geometry with the distribution over threads of strided values, and therefore
@@ -102,16 +114,29 @@ impl SeriesGeometry {
     #[must_use]
     pub const fn in_slices(outer: u64, count: u32, inner: u32) -> Self {
         let threads = least(count.div_ceil(HELD as u32), MAX_SLICES);
-        Self::shared_by(threads.next_power_of_two(), outer, count, inner)
+        Self::shared_by(threads, 1, outer, count, inner)
     }
 
-    const fn shared_by(threads: u32, outer: u64, count: u32, inner: u32) -> Self {
+    /// Returns the geometry of series with `threads` threads each, or the next power of two.
+    const fn shared_by(
+        threads: u32,
+        thread_series: u32,
+        outer: u64,
+        count: u32,
+        inner: u32,
+    ) -> Self {
+        let threads = threads.next_power_of_two();
         Self {
             series: outer * inner as u64,
             count,
             inner,
             threads,
-            block_series: BLOCK_THREADS / threads,
+            thread_series,
+            block_series: if threads > WARP_THREADS {
+                1
+            } else {
+                BLOCK_THREADS / threads * thread_series
+            },
             batches: count.div_ceil(threads * HELD as u32),
             channels: 1,
             along_channels: Presence::ABSENT,
@@ -148,11 +173,44 @@ impl SeriesGeometry {
         self.inner == 1
     }
 
+    /// Whether a thread holds values of several rows.
+    #[must_use]
+    #[inline(always)]
+    pub const fn has_several(&self) -> bool {
+        self.thread_series > 1
+    }
+
+    /// Series of which the threads of a block have values at the same time, a power of two.
+    #[must_use]
+    #[inline(always)]
+    pub const fn together(&self) -> u32 {
+        if self.has_several() {
+            self.block_series / PARTS as u32
+        } else {
+            self.block_series
+        }
+    }
+
+    /// Whether threads take four consecutive values of a series in turn, or else single values.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_in_fours(&self) -> bool {
+        self.count.is_multiple_of(VECTOR_ELEMENTS as u32)
+    }
+
+    /// The distance between values of a thread, within four of them.
+    #[must_use]
+    #[inline(always)]
+    pub const fn unit(&self) -> u32 {
+        if self.is_in_fours() { 1 } else { self.threads }
+    }
+
     /// The kernel's launch.
     #[must_use]
     pub const fn shape(&self) -> Option<LaunchShape> {
         let blocks = self.series.div_ceil(self.block_series as u64);
-        LaunchShape::linear(if self.count == 0 { 0 } else { blocks }, BLOCK_THREADS)
+        let threads = self.threads * self.together();
+        LaunchShape::linear(if self.count == 0 { 0 } else { blocks }, threads)
     }
 }
 
