@@ -12,7 +12,10 @@ use super::{ElementType, LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 pub const BLOCK_THREADS: u32 = 256;
 
 /// Minimum resident blocks per multiprocessor (launch bounds).
-pub const MIN_BLOCKS: u32 = 3;
+pub const MIN_BLOCKS: u32 = 4;
+
+/// [`MIN_BLOCKS`] of the fusions, whose functions need registers.
+pub const FUSED_MIN_BLOCKS: u32 = 3;
 
 /// Consecutive positions of a thread.
 pub const POSITIONS_PER_THREAD: usize = VECTOR_ELEMENTS;
