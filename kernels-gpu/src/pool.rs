@@ -296,12 +296,14 @@ unsafe fn of_rows<T: Storage, const COLUMNS: usize>(
         opaque::not_unrolled();
         let mut of_slice = none;
         let mut r = 0;
-        while COLUMNS == 2 && r + 1 < kernel[1] {
-            opaque::not_unrolled();
-            let rows = [load_row(&mut windows), load_row(&mut windows)];
-            and_row(&mut of_slice, rows[0]);
-            and_row(&mut of_slice, rows[1]);
-            r += 2;
+        if COLUMNS == 2 {
+            while r + 1 < kernel[1] {
+                opaque::not_unrolled();
+                let rows = [load_row(&mut windows), load_row(&mut windows)];
+                and_row(&mut of_slice, rows[0]);
+                and_row(&mut of_slice, rows[1]);
+                r += 2;
+            }
         }
         while r < kernel[1] {
             opaque::not_unrolled();
