@@ -41,6 +41,8 @@ bugs! {
             "let last = «(g.output[axis] - 1) * g.stride[axis]» +" => "0";
         padded_windows_count_as_whole, pool::windows::<f32>,
             "are_whole &= «g.padding[axis] == 0» && last < g.input[axis];" => "true";
+        rows_of_odd_length_are_loaded_as_vectors, pool::windows::<f32>,
+            "«g.input[2].is_multiple_of(columns)» && g.stride[2]" => "true";
         whole_windows_stay_in_a_slice, pool::windows::<f32>,
             "steps: [«to_slice», to_row, w_step]," => "0";
         averages_count_what_hangs_over, pool::windows::<f32>,
@@ -127,6 +129,8 @@ bugs! {
             "combined / divisor" => "combined";
         sums_of_exponentials_keep_their_scale, row_reduction::matches::<f32>,
             "math::fma(sum_a, ratio, sum_b)" => "sum_a + sum_b";
+        four_exponentials_are_added_to_a_sum_of_another_scale, channel_reduction::channel_reduction::<f32>,
+            "let mut sum = «sum * Self::term(before, largest)»;" => "sum";
         logarithms_lose_the_largest_value, row_reduction::matches::<f32>,
             "largest + ln_from_one(sum)" => "ln_from_one(sum)";
     "parts/channel_reduce.rs":

@@ -5,7 +5,7 @@
 //! Averages are f32 sums in a fixed order: over the columns of a row, the rows of a slice, and the slices.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, math, thread};
+use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
 use launch_config::pool::{
     BLOCK_OUTPUTS, BLOCK_THREADS, OUTPUTS_PER_THREAD, WINDOW_MIN_BLOCKS, WindowGeometry,
     WindowResult,
@@ -31,12 +31,14 @@ struct Window {
 /// A block computes `BLOCK_OUTPUTS` consecutive outputs.
 ///
 /// *Launch*: `g.shape()`. *Mapping*: four windows a thread, a block's width apart, whose elements are loaded
-/// side by side. *Barriers*: none. *Traffic*: each element of a window is read once from cache, each element
-/// of the input about once from memory; each output is written once.
+/// side by side. If windows are wholly in the input, their two to four adjacent columns are loaded together:
+/// two or four as a vector where all rows of windows are aligned for it. *Barriers*: none. *Traffic*: each
+/// element of a window is read once from cache, each element of the input about once from memory; each
+/// output is written once.
 ///
 /// # Safety
 /// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`; the two do not
-/// overlap. The extents are positive, planes have less than 2^31 elements, and `g` is planned.
+/// overlap, and `x` is 16-byte aligned. The extents are positive, planes have less than 2^31 elements, and `g` is planned.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = WINDOW_MIN_BLOCKS)]
 pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
     let plane_elements = g.plane_elements() as usize;
@@ -74,8 +76,10 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
         };
     });
 
-    let mut results = match has_whole_windows(g) {
-        true => reduced(g.kernel, Whole::of(x, g, &windows), reduction),
+    let are_whole = has_whole_windows(g);
+    let mut results = match are_whole {
+        true if reduction.is_maximum => of_whole(x, g, &windows, Reduction { is_maximum: true }),
+        true => of_whole(x, g, &windows, Reduction { is_maximum: false }),
         false => {
             let elements = Bounded {
                 x: Global::new(x, (g.planes * g.plane_elements()) as usize),
@@ -93,7 +97,11 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
         let result = results[0];
         results = [results[1], results[2], results[3], result];
         if local < span {
-            let result = reduction.result(result, || divisor(g, locate(local).1));
+            let result = reduction.result(result, || {
+                // All whole windows have the divisor of the first one.
+                let at = if are_whole { [0; 3] } else { locate(local).1 };
+                divisor(g, at)
+            });
             y.store(start as usize + local as usize, T::from_f32(result));
         }
         o += 1;
@@ -129,11 +137,17 @@ struct Whole<T> {
 }
 
 impl<T: Storage> Whole<T> {
+    /// The first elements of windows. Pointers move by `columns` columns in each row.
     #[inline(always)]
-    fn of(x: *const T, g: &WindowGeometry, windows: &[Window; OUTPUTS_PER_THREAD]) -> Self {
+    fn of(
+        x: *const T,
+        g: &WindowGeometry,
+        windows: &[Window; OUTPUTS_PER_THREAD],
+        columns: u32,
+    ) -> Self {
         let [_, height, width] = g.input.map(|extent| extent as usize);
         let [d_step, h_step, w_step] = g.dilation.map(|step| step as usize * size_of::<T>());
-        let to_row = (h_step * width).wrapping_sub(w_step * g.kernel[2] as usize);
+        let to_row = (h_step * width).wrapping_sub(w_step * columns as usize);
         let to_slice =
             (d_step * height * width).wrapping_sub(h_step * width * g.kernel[1] as usize);
         let mut at = [x; OUTPUTS_PER_THREAD];
@@ -196,6 +210,114 @@ impl<T: Storage> Elements for Bounded<'_, T> {
         }
         self.behind[axis] += self.g.dilation[axis];
     }
+}
+
+/// Reduces a thread's windows, which are wholly in the input.
+///
+/// # Safety
+/// As for [`fn@pool`].
+#[inline(always)]
+unsafe fn of_whole<T: Storage>(
+    x: *const T,
+    g: &WindowGeometry,
+    windows: &[Window; OUTPUTS_PER_THREAD],
+    reduction: Reduction,
+) -> [f32; OUTPUTS_PER_THREAD] {
+    // Whether each row of a window starts at a multiple of this number of columns.
+    let are_vectors =
+        |columns| g.input[2].is_multiple_of(columns) && g.stride[2].is_multiple_of(columns);
+    let rows = |columns| Whole::of(x, g, windows, columns);
+    let adjacent = if g.dilation[2] == 1 { g.kernel[2] } else { 0 };
+    match adjacent {
+        2 if are_vectors(2) => of_rows(g.kernel, rows(0), reduction, |at| {
+            Global::new(at, 2).load_vec::<2>(0)
+        }),
+        2 => of_rows(g.kernel, rows(0), reduction, |at| elements::<T, 2>(at)),
+        3 => of_rows(g.kernel, rows(0), reduction, |at| elements::<T, 3>(at)),
+        4 if are_vectors(4) => of_rows(g.kernel, rows(0), reduction, |at| {
+            Global::new(at, 4).load_vec::<4>(0)
+        }),
+        _ => reduced(g.kernel, rows(g.kernel[2]), reduction),
+    }
+}
+
+/// The `COLUMNS` elements at `at`, loaded one by one.
+///
+/// # Safety
+/// The elements exist.
+#[inline(always)]
+unsafe fn elements<T: Storage, const COLUMNS: usize>(at: *const T) -> [T; COLUMNS] {
+    let x = Global::new(at, COLUMNS);
+    let mut values = [T::from_f32(0.0); COLUMNS];
+    unroll!(3, |s| {
+        if s < COLUMNS {
+            values[s] = x.load(s);
+        }
+    });
+    values
+}
+
+/// [`reduced`] for windows of `COLUMNS` adjacent columns, which `load` loads from a row of a window.
+/// `windows` move by no columns in a row. The columns of a row of all windows are in flight together; two
+/// columns, of two rows.
+///
+/// # Safety
+/// As for [`fn@pool`].
+#[inline(always)]
+unsafe fn of_rows<T: Storage, const COLUMNS: usize>(
+    kernel: [u32; 3],
+    mut windows: Whole<T>,
+    reduction: Reduction,
+    load: impl Fn(*const T) -> [T; COLUMNS],
+) -> [f32; OUTPUTS_PER_THREAD] {
+    let none = [reduction.none(); OUTPUTS_PER_THREAD];
+    let load_row = |windows: &mut Whole<T>| {
+        let mut values = [[T::from_f32(0.0); COLUMNS]; OUTPUTS_PER_THREAD];
+        unroll!(4, |o| {
+            values[o] = load(windows.at[o]);
+        });
+        windows.advance(1);
+        values
+    };
+    let and_row = |to: &mut [f32; OUTPUTS_PER_THREAD], row: [[T; COLUMNS]; OUTPUTS_PER_THREAD]| {
+        unroll!(4, |o| {
+            let mut of_row = reduction.none();
+            unroll!(4, |s| {
+                if s < COLUMNS {
+                    of_row = reduction.and(of_row, row[o][s].to_f32());
+                }
+            });
+            to[o] = reduction.and(to[o], of_row);
+        });
+    };
+    let mut results = none;
+    let mut t = 0;
+    while t < kernel[0] {
+        opaque::not_unrolled();
+        let mut of_slice = none;
+        let mut r = 0;
+        if COLUMNS == 2 {
+            while r + 1 < kernel[1] {
+                opaque::not_unrolled();
+                let rows = [load_row(&mut windows), load_row(&mut windows)];
+                and_row(&mut of_slice, rows[0]);
+                and_row(&mut of_slice, rows[1]);
+                r += 2;
+            }
+        }
+        while r < kernel[1] {
+            opaque::not_unrolled();
+            let row = load_row(&mut windows);
+            and_row(&mut of_slice, row);
+            r += 1;
+        }
+        windows.advance(0);
+        unroll!(4, |o| {
+            results[o] = reduction.and(results[o], of_slice[o]);
+        });
+        t += 1;
+    }
+    results
 }
 
 /// Reduces a thread's windows.

@@ -3,8 +3,9 @@
 //!
 //! A block owns consecutive positions of one sample and reduces all channels there. If positions alone would
 //! leave most of the GPU idle, the threads of a block also divide the channels among them and combine their
-//! results in shared memory. A maximum does not depend on the order of the channels. A sum does, so the
-//! division of its channels is independent of the batch size.
+//! results in shared memory. Where positions occupy about half of the GPU, they divide only many channels. A
+//! maximum does not depend on the order of the channels. A sum does, so the division of its channels is
+//! independent of the batch size.
 
 use super::{ElementType, LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 
@@ -12,7 +13,10 @@ use super::{ElementType, LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 pub const BLOCK_THREADS: u32 = 256;
 
 /// Minimum resident blocks per multiprocessor (launch bounds).
-pub const MIN_BLOCKS: u32 = 3;
+pub const MIN_BLOCKS: u32 = 4;
+
+/// [`MIN_BLOCKS`] of the fusions, whose functions need registers.
+pub const FUSED_MIN_BLOCKS: u32 = 3;
 
 /// Consecutive positions of a thread.
 pub const POSITIONS_PER_THREAD: usize = VECTOR_ELEMENTS;
@@ -25,6 +29,14 @@ const ENOUGH_THREADS: u64 = 1 << 18;
 
 /// The minimum number of channels of a slice.
 const SLICE_CHANNELS: u32 = 4;
+
+/// Number of threads from which a slice has at least [`MANY_CHANNELS`]. For a few channels, a thread takes
+/// more instructions to find its place and to combine and store its results than to reduce the channels. Only
+/// a launch that leaves most of the GPU idle has instructions to spare.
+const MANY_THREADS: u64 = 1 << 14;
+
+/// The minimum number of channels of a slice in a launch of [`MANY_THREADS`].
+const MANY_CHANNELS: u32 = 16;
 
 /// The reduction over the channels of an `(n, channels, spatial)` tensor.
 #[repr(C)]
@@ -55,10 +67,15 @@ impl ChannelReductionGeometry {
         let mut slices = 1;
         let samples = if in_any_order { n } else { 1 };
         let threads = samples * spatial.div_ceil(POSITIONS_PER_THREAD as u64);
-        while slices < BLOCK_THREADS / WARP_THREADS
-            && threads * (slices as u64) < ENOUGH_THREADS
-            && slices * 2 * SLICE_CHANNELS <= channels
-        {
+        while slices < BLOCK_THREADS / WARP_THREADS && threads * (slices as u64) < ENOUGH_THREADS {
+            let least = if threads * (slices as u64) < MANY_THREADS {
+                SLICE_CHANNELS
+            } else {
+                MANY_CHANNELS
+            };
+            if slices * 2 * least > channels {
+                break;
+            }
             slices *= 2;
         }
         let lanes = BLOCK_THREADS / slices;

@@ -166,6 +166,9 @@ fn channels_are_divided_only_where_positions_are_few() {
     // A result that depends on the order of the channels has the same order in any batch.
     let slices = |n, in_any_order| ChannelReductionGeometry::new(n, 64, 49, in_any_order).slices;
     assert_eq!((slices(100_000, true), slices(100_000, false)), (1, 8));
+    // A sample that occupies half of a GPU has slices of many channels.
+    let slices = |channels| ChannelReductionGeometry::new(9, channels, 1 << 16, false).slices;
+    assert_eq!((slices(16), slices(32), slices(256)), (1, 2, 8));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use cuda_std::global::Global;
 use cuda_std::{Storage, bf16, f16, kernel, shared_array};
-use launch_config::channel_reduction::{BLOCK_THREADS, ChannelReductionGeometry, MIN_BLOCKS};
+use launch_config::channel_reduction::{BLOCK_THREADS, ChannelReductionGeometry, FUSED_MIN_BLOCKS};
 use launch_config::elementwise::Bounds;
 
 use crate::parts::channel_reduce::{ChannelMap, SCRATCH_ELEMENTS, channel_reduce_block};
@@ -52,7 +52,7 @@ of_each_operation! {
     ///
     /// # Safety
     /// As `channel_reduction`; `multiplier` has `g.channels` elements.
-    #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+    #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = FUSED_MIN_BLOCKS)]
     pub unsafe fn clamp_multiply_channel_reduction<O: ReductionOperation, T: Storage>(
         x: *const T,
         multiplier: *const T,

@@ -28,7 +28,7 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
 use launch_config::VECTOR_ELEMENTS;
 use launch_config::channel_reduction::{
-    BLOCK_THREADS, ChannelReductionGeometry, MIN_BLOCKS, STAGED_CHANNELS,
+    BLOCK_THREADS, ChannelReductionGeometry, FUSED_MIN_BLOCKS, STAGED_CHANNELS,
 };
 use launch_config::elementwise::Bounds;
 use launch_config::norm::NormGeometry;
@@ -132,7 +132,7 @@ of_each_operation! {
     /// As `channel_reduction`. `multiplier`, and `weight` and `bias` if `norm` says that they exist, have
     /// `g.channels` elements; weight and bias are f32 if `norm` says so. The statistics kernel wrote
     /// `partials` for `x` with the geometry `norm`, whose rows are channels.
-    #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+    #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = FUSED_MIN_BLOCKS)]
     pub unsafe fn instance_norm_clamp_multiply_channel_reduction<O: ReductionOperation, T: Storage>(
         x: *const T,
         partials: *const f32,

@@ -68,12 +68,16 @@ unsafe fn reduce_staged<O: ReductionOperation, T: Storage, M: ChannelMap>(
         unroll!(4, |c| {
             values[c] = load(plane + c * step);
         });
+        let mut mapped = [[0.0; 4]; POSITIONS_PER_THREAD];
         unroll!(4, |c| {
             let params = map.params(first, channel + c as u32 * g.slices);
             let x = T::to_f32_vector(values[c]);
             unroll!(4, |i| {
-                results[i] = O::and_value(results[i], map.apply(params, x[i]));
+                mapped[i][c] = map.apply(params, x[i]);
             });
+        });
+        unroll!(4, |i| {
+            results[i] = O::and_values(results[i], mapped[i]);
         });
         plane += 4 * step;
         channel += 4 * g.slices;

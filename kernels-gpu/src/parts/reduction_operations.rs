@@ -6,6 +6,7 @@
 use cuda_std::math;
 
 use crate::parts::exponential::{exponential, ln_from_one};
+use crate::parts::unroll::unroll;
 
 /// A reduction of several values.
 pub(crate) trait ReductionOperation {
@@ -17,6 +18,16 @@ pub(crate) trait ReductionOperation {
 
     /// Adds a value to a state.
     fn and_value(state: Self::State, value: f32) -> Self::State;
+
+    /// Adds four values to a state, in this order. An operation that can do so with fewer instructions has its
+    /// own.
+    #[inline(always)]
+    fn and_values(mut state: Self::State, values: [f32; 4]) -> Self::State {
+        unroll!(4, |i| {
+            state = Self::and_value(state, values[i]);
+        });
+        state
+    }
 
     /// Combines two states.
     fn and(a: Self::State, b: Self::State) -> Self::State;
@@ -96,7 +107,7 @@ of_values! {
 }
 
 /// The logarithm of the sum of exponentials. The state is the largest value and the sum of `e^(x - largest)`,
-/// which each larger value rescales. Two infinities of the same sign count as equal.
+/// which a larger value rescales: once for four values. Two infinities of the same sign count as equal.
 pub(crate) struct LogSumExp;
 
 impl LogSumExp {
@@ -109,6 +120,13 @@ impl LogSumExp {
             exponential::<f32>(-math::abs(a - b))
         }
     }
+
+    /// `e^(x - largest)`, where `largest` is at least `x`. The difference of equal infinities is NaN, which
+    /// the minimum drops, as it drops that of a NaN: a NaN in `largest` decides.
+    #[inline(always)]
+    fn term(x: f32, largest: f32) -> f32 {
+        exponential::<f32>(math::min(x - largest, 0.0))
+    }
 }
 
 impl ReductionOperation for LogSumExp {
@@ -119,6 +137,20 @@ impl ReductionOperation for LogSumExp {
     #[inline(always)]
     fn and_value(state: [f32; 2], value: f32) -> [f32; 2] {
         Self::and(state, [value, 1.0])
+    }
+
+    /// Rescales the sum once, to the largest of all values, and compares no value with another twice.
+    #[inline(always)]
+    fn and_values([before, sum]: [f32; 2], values: [f32; 4]) -> [f32; 2] {
+        let mut largest = before;
+        unroll!(4, |i| {
+            largest = math::max_nan(largest, values[i]);
+        });
+        let mut sum = sum * Self::term(before, largest);
+        unroll!(4, |i| {
+            sum += Self::term(values[i], largest);
+        });
+        [largest, sum]
     }
 
     #[inline(always)]

@@ -5,8 +5,9 @@
 //! row, so a warp's loads and stores are whole sectors. A thread tests once for each row of its windows
 //! whether the row is in the input. Elements that the windows of several threads share hit L1.
 //!
-//! **Averages** have the four loads of a tap in flight. They are summed in the order of [`fn@super::pool`],
-//! with separate sums for rows, slices and the window:
+//! **Averages** are summed in the order of [`fn@super::pool`], with separate sums for rows, slices and the
+//! window. The four loads of a tap are in flight together, and all columns of a row for the adjacent columns
+//! that maxima have below:
 //!
 //! ```text
 //! for each run of the thread:
@@ -256,14 +257,6 @@ pub unsafe fn avg_pool_nhwc<T: Storage>(x: *const T, y: *mut T, g: &NhwcWindowGe
     let x = Global::new(x, (g.planes * g.plane_elements()) as usize);
     let y = GlobalMut::new(y, (g.planes * g.plane_outputs()) as usize);
     let none = [[0.0; VECTOR_ELEMENTS]; OUTPUTS_PER_THREAD];
-    let and = |mut a: [Vector; OUTPUTS_PER_THREAD], b: [Vector; OUTPUTS_PER_THREAD]| {
-        unroll!(4, |o| {
-            unroll!(4, |c| {
-                a[o][c] += b[o][c];
-            });
-        });
-        a
-    };
     let mut number = place.first_run;
     while number < place.end {
         let run = Run::of(blocks, number, &g.output, &g.stride, &g.padding);
@@ -277,19 +270,14 @@ pub unsafe fn avg_pool_nhwc<T: Storage>(x: *const T, y: *mut T, g: &NhwcWindowGe
             while r < g.kernel[1] {
                 let h = h.wrapping_add(r * g.dilation[1]);
                 let row = InputRow::of(x, blocks.channels, &place, &g.input, [d, h]);
-                let mut of_row = none;
-                let (mut w, mut s) = (first, 0);
-                while s < g.kernel[2] {
-                    let mut values = none;
-                    unroll!(4, |o| {
-                        let w = w.wrapping_add((o as u32).wrapping_mul(g.stride[2]));
-                        values[o] = row.load_or(w, 0.0);
-                    });
-                    of_row = and(of_row, values);
-                    w = w.wrapping_add(g.dilation[2]);
-                    s += 1;
+                if row.columns > 0 {
+                    of_slice = match (g.kernel[2], g.stride[2]) {
+                        (3, 2) => and_columns::<T, 3, 2>(of_slice, &row, first),
+                        (3, 1) => and_columns::<T, 3, 1>(of_slice, &row, first),
+                        (2, 2) => and_columns::<T, 2, 2>(of_slice, &row, first),
+                        _ => and(of_slice, of_taps(&row, first, g)),
+                    };
                 }
-                of_slice = and(of_slice, of_row);
                 r += 1;
             }
             sums = and(sums, of_slice);
@@ -311,5 +299,78 @@ pub unsafe fn avg_pool_nhwc<T: Storage>(x: *const T, y: *mut T, g: &NhwcWindowGe
         }
         number += blocks.round_runs;
     }
+}
+
+/// The sums of a thread's windows, including windows beyond the end of its run.
+type Sums = [Vector; OUTPUTS_PER_THREAD];
+
+/// The sums of two parts of the windows.
+#[inline(always)]
+fn and(mut a: Sums, b: Sums) -> Sums {
+    unroll!(4, |o| {
+        unroll!(4, |c| {
+            a[o][c] += b[o][c];
+        });
+    });
+    a
+}
+
+/// Adds to `sums` the sums of one row of the windows, which have `COLUMNS` columns, start at column `first`
+/// and are `STRIDE` columns apart.
+///
+/// # Safety
+/// The row's values do not change during the kernel.
+#[inline(always)]
+unsafe fn and_columns<T: Storage, const COLUMNS: usize, const STRIDE: usize>(
+    mut sums: Sums,
+    row: &InputRow<T>,
+    first: u32,
+) -> Sums {
+    let mut columns = [[T::from_f32(0.0); VECTOR_ELEMENTS]; 9];
+    unroll!(9, |i| {
+        let w = first.wrapping_add(i as u32);
+        if i < (OUTPUTS_PER_THREAD - 1) * STRIDE + COLUMNS && w < row.columns {
+            columns[i] = row.load_vec(w);
+        }
+    });
+    unroll!(4, |o| {
+        let mut of_row = [0.0; VECTOR_ELEMENTS];
+        unroll!(3, |tap| {
+            if tap < COLUMNS {
+                let values = T::to_f32_vector(columns[o * STRIDE + tap]);
+                unroll!(4, |c| {
+                    of_row[c] += values[c];
+                });
+            }
+        });
+        unroll!(4, |c| {
+            sums[o][c] += of_row[c];
+        });
+    });
+    sums
+}
+
+/// The sums of one row of any windows, one column of each window at a time.
+///
+/// # Safety
+/// As for [`and_columns`].
+#[inline(always)]
+unsafe fn of_taps<T: Storage>(row: &InputRow<T>, first: u32, g: &WindowGeometry) -> Sums {
+    let none = [[0.0; VECTOR_ELEMENTS]; OUTPUTS_PER_THREAD];
+    let (mut of_row, mut w, mut s) = (none, first, 0);
+    while s < g.kernel[2] {
+        // A conversion before the next load would wait for each load.
+        let mut values = [[T::from_f32(0.0); VECTOR_ELEMENTS]; OUTPUTS_PER_THREAD];
+        unroll!(4, |o| {
+            let w = w.wrapping_add((o as u32).wrapping_mul(g.stride[2]));
+            if w < row.columns {
+                values[o] = row.load_vec(w);
+            }
+        });
+        of_row = and(of_row, values.map(T::to_f32_vector));
+        w = w.wrapping_add(g.dilation[2]);
+        s += 1;
+    }
+    of_row
 }
 const _: () = assert!(VECTOR_ELEMENTS == 4 && OUTPUTS_PER_THREAD == 4);

@@ -22,7 +22,7 @@ use super::{
 /// `[n, c, d, h, w]`, kernel, stride, padding, ceil_mode.
 pub(super) type Row = ([usize; 5], [usize; 3], [usize; 3], [usize; 3], bool);
 
-const ROWS: [Row; 19] = [
+const ROWS: [Row; 23] = [
     ([1, 1, 1, 1, 1], [1; 3], [1; 3], [0; 3], false),
     ([2, 3, 4, 6, 8], [2; 3], [2; 3], [0; 3], false),
     ([1, 2, 5, 7, 9], [3; 3], [2; 3], [1; 3], false),
@@ -46,6 +46,12 @@ const ROWS: [Row; 19] = [
     // Windows of two adjacent columns, beside padded rows and in rows of odd length.
     ([1, 2, 3, 6, 8], [2, 2, 2], [2, 2, 2], [1, 1, 0], false),
     ([2, 2, 1, 4, 7], [1, 2, 2], [1, 2, 2], [0, 0, 0], false),
+    // Whole windows of two, three and four adjacent columns, and of odd and even numbers of rows.
+    ([1, 2, 3, 7, 9], [2, 3, 2], [1, 2, 2], [0; 3], false),
+    ([1, 1, 3, 6, 11], [3, 2, 3], [1, 2, 3], [0; 3], false),
+    ([1, 2, 4, 7, 12], [2, 3, 4], [2, 2, 4], [0; 3], false),
+    // Vectors of channels and windows of three columns, two apart.
+    ([1, 4, 1, 7, 9], [1, 3, 3], [1, 2, 2], [0, 1, 1], false),
     // Windows that reach beyond the input behind it alone, and in front of it alone.
     ([1, 2, 1, 5, 7], [1, 2, 2], [1, 2, 2], [0, 0, 0], true),
     ([1, 2, 1, 6, 7], [1, 2, 2], [1, 2, 4], [0, 0, 1], false),
