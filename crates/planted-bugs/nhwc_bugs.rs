@@ -33,13 +33,13 @@ bugs! {
         norm_nhwc_takes_moments_of_other_parts_pixels, norm_nhwc::matches::<f32>,
             "let exists = «pixel + i as u32 * g.lanes < place.end»;" => "pixel + i as u32 * g.lanes < g.pixels";
         norm_nhwc_leaves_out_the_last_lanes, norm_nhwc::matches::<f32>,
-            "while «lane < g.lanes» {" => "lane + shares <= g.lanes";
-        norm_nhwc_adds_moments_of_pixels_that_are_not_there, norm_nhwc::matches::<f32>,
-            "(of_each + «u32::from(lane < longer)»)" => "1";
+            "while «lane < end» {" => "lane + step <= end";
+        norm_nhwc_gives_lanes_the_weight_of_the_first, norm_nhwc::matches::<f32>,
+            "load(counts + «at(lane)»);" => "at(first)";
         norm_nhwc_adds_moments_before_they_are_there, norm_nhwc::matches::<f32>,
-            "«thread::sync_threads();»\n\n    let channels = g.block_vectors" => "";
+            "«thread::sync_threads();»\n\n    // A lane" => "";
         norm_nhwc_adds_moments_of_shares_before_they_are_there, norm_nhwc::matches::<f32>,
-            "«thread::sync_threads();»\n    if thread < channels {" => "";
+            "«thread::sync_threads();»\n        if place.lane < of_share" => "";
         norm_nhwc_takes_parameters_before_they_are_there, norm_nhwc::matches::<f32>,
             "«thread::sync_threads();»\n    if !place.takes_part {" => "";
         norm_nhwc_subtracts_the_first_pixel_throughout, norm_nhwc::takes_moments_of_far_values,

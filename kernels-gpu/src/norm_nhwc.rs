@@ -1,14 +1,15 @@
 //! Group, instance and batch norm of channels-last tensors, with a list of pointwise functions.
 //!
 //! Two launches, and between them the launches that combine statistics; a batch norm with running statistics
-//! needs the second one alone. A thread has the same channels in all
-//! of its pixels. It therefore takes the moments of channels, which later launches combine into those of
-//! rows, and it computes the factor and bias of each channel once. `launch_config::norm_nhwc` defines how
-//! threads are spread.
+//! needs the second one alone. A thread has the same channels in all of its pixels, mostly 16 bytes of them.
+//! It therefore takes the moments of channels, which later launches combine into those of rows.
+//! `launch_config::norm_nhwc` defines how threads are spread.
 //!
 //! ```text
-//! norm_nhwc_moments:  for each eight pixels of the thread: sums and squares of deviations from the mean so far
-//!                     of the block's pixels: a channel's moments, by several threads; then by one # barriers
+//! norm_nhwc_moments:  for each eight pixels of the thread:
+//!                         deviations from the mean of its earlier pixels -> mean and squared deviations
+//!                     moments -> shared memory; barrier
+//!                     for each channel of the block: combine the moments of its threads       # two rounds
 //! norm_nhwc:          load the thread's first pixels
 //!                     for each channel of the block, a thread: mean, rstd * weight, bias -> shared memory; barrier
 //!                     for each pixel of the thread: load a later one; y = list((x - mean) * factor + bias)
@@ -17,7 +18,8 @@
 use core::ffi::c_void;
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, math, opaque, shared_array, thread};
+use cuda_std::shared::Shared;
+use cuda_std::{bf16, f16, kernel, math, opaque, shared_array, thread};
 use launch_config::batch_norm::FoldGeometry;
 use launch_config::norm::COUNTED_ELEMENTS;
 use launch_config::norm_nhwc::{
@@ -27,10 +29,10 @@ use launch_config::pointwise::OperandList;
 use launch_config::{AffineType, Presence, VECTOR_ELEMENTS};
 
 use crate::parts::batch_norm::Norm;
+use crate::parts::channels::{Channels, Pixel};
 use crate::parts::index::div_rem;
 use crate::parts::map::clamp;
 use crate::parts::moments::{self, Moments};
-use crate::parts::pair::Pair;
 use crate::parts::planes::affine;
 use crate::parts::pointwise::{KeepsNothing, apply_with_residual};
 use crate::parts::unroll::unroll;
@@ -43,8 +45,8 @@ shared_array! {
     /// The means of each thread's channels, then the squared deviations.
     static NORM_NHWC_THREADS: [f32; 2 * THREAD_CHANNELS * MOMENT_ROW as usize];
 
-    /// The moments of each channel and each share of the lanes.
-    static NORM_NHWC_SHARES: [f32; BLOCK_THREADS as usize * COUNTED_ELEMENTS];
+    /// The number of pixels of each thread, and of each share of the lanes.
+    static NORM_NHWC_COUNTS: [f32; 2 * BLOCK_THREADS as usize];
 
     /// The means of the block's channels, then the factors, then the biases.
     static NORM_NHWC_CHANNELS: [f32; 3 * THREAD_CHANNELS * BLOCK_THREADS as usize];
@@ -53,16 +55,18 @@ shared_array! {
 /// Pixels that a thread loads before it normalises the first one.
 const AHEAD: usize = 3;
 
-/// A number for each channel of a thread; the second four are unused in threads of four channels.
-type Channels = [f32; THREAD_CHANNELS];
-
 /// The channels and pixels of a thread.
 struct ThreadPlace {
     sample: usize,
     part: u32,
-    /// The first channel of the block, and of the thread.
+    /// The block's first channel.
     block_channel: u32,
+    /// The thread's first channel.
     channel: u32,
+    /// The thread's vector of the block's channels.
+    vector: u32,
+    /// The thread's index among the threads with the same channels.
+    lane: u32,
     /// Its first pixel; the others are `g.lanes` apart, up to `end`.
     first: u32,
     end: u32,
@@ -88,6 +92,8 @@ impl ThreadPlace {
             part,
             block_channel,
             channel,
+            vector,
+            lane,
             first: first + lane,
             // Less than 2^32: both are less than 2^31.
             end: (first + g.part_pixels).min(g.pixels),
@@ -102,95 +108,6 @@ impl ThreadPlace {
         pixel * g.norm.channels as usize + self.channel as usize
     }
 }
-
-/// An element type, whose channels of a pixel threads hold as loaded.
-pub trait Pixel: Storage {
-    /// Channels of a pixel in their loaded form.
-    type Raw: Copy;
-
-    /// Whether threads can have eight channels, and not four only.
-    const HAS_EIGHT: bool;
-
-    /// Loads four or eight channels, from element `at` on.
-    ///
-    /// # Safety
-    /// As for `Global::load_vec`.
-    unsafe fn load(x: Global<Self>, at: usize, has_eight: bool) -> Self::Raw;
-
-    /// Converts loaded channels to f32, with zeros in place of the second four if they are not loaded.
-    fn values(raw: Self::Raw) -> Channels;
-
-    /// Rounds and stores four or eight channels, from element `at` on.
-    ///
-    /// # Safety
-    /// As for `GlobalMut::store_vec`.
-    unsafe fn store(y: GlobalMut<Self>, at: usize, has_eight: bool, values: Channels);
-}
-
-#[doc(hidden)] // The library's users see the page of the type.
-impl Pixel for f32 {
-    type Raw = [f32; 4];
-
-    const HAS_EIGHT: bool = false;
-
-    #[inline(always)]
-    unsafe fn load(x: Global<Self>, at: usize, _: bool) -> [f32; 4] {
-        x.load_vec(at)
-    }
-
-    #[inline(always)]
-    fn values([a, b, c, d]: [f32; 4]) -> Channels {
-        [a, b, c, d, 0.0, 0.0, 0.0, 0.0]
-    }
-
-    #[inline(always)]
-    unsafe fn store(y: GlobalMut<Self>, at: usize, _: bool, [a, b, c, d, ..]: Channels) {
-        y.store_vec(at, [a, b, c, d]);
-    }
-}
-
-macro_rules! halves {
-    ($($T:ident)*) => {$(
-        #[doc(hidden)] // The library's users see the page of the type.
-        impl Pixel for $T {
-            type Raw = [u32; 4];
-
-            const HAS_EIGHT: bool = true;
-
-            #[inline(always)]
-            unsafe fn load(x: Global<Self>, at: usize, has_eight: bool) -> [u32; 4] {
-                let word = |low: $T, high: $T| u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16;
-                if has_eight {
-                    let [a, b, c, d, e, f, g, h] = x.load_vec(at);
-                    [word(a, b), word(c, d), word(e, f), word(g, h)]
-                } else {
-                    let [a, b, c, d] = x.load_vec(at);
-                    [word(a, b), word(c, d), 0, 0]
-                }
-            }
-
-            #[inline(always)]
-            fn values(raw: [u32; 4]) -> Channels {
-                let [[a, b], [c, d], [e, f], [g, h]] = raw.map(<Self as Pair>::values);
-                [a, b, c, d, e, f, g, h]
-            }
-
-            #[inline(always)]
-            unsafe fn store(y: GlobalMut<Self>, at: usize, has_eight: bool, values: Channels) {
-                let [a, b, c, d, e, f, g, h] = values;
-                let [first, second] = [[a, b, c, d], [e, f, g, h]].map(Self::from_f32_vector);
-                if has_eight {
-                    let ([a, b, c, d], [e, f, g, h]) = (first, second);
-                    y.store_vec(at, [a, b, c, d, e, f, g, h]);
-                } else {
-                    y.store_vec(at, first);
-                }
-            }
-        }
-    )*};
-}
-
-halves!(f16 bf16);
 
 /// The moments of the channels of a thread, which has taken `count` pixels.
 struct ThreadMoments {
@@ -224,10 +141,7 @@ impl ThreadMoments {
         self.count += count as f32;
         let reciprocal = math::reciprocal_approx(self.count);
         unroll!(8, |c| {
-            let step = sums[c] * reciprocal;
-            self.mean[c] += step;
-            // Squares that are not representable could be less than what is subtracted.
-            self.m2[c] = math::max_nan(math::fma(-sums[c], step, self.m2[c]), 0.0);
+            [self.mean[c], self.m2[c]] = from_shift(self.mean[c], reciprocal, sums[c], self.m2[c]);
         });
     }
 }
@@ -276,78 +190,104 @@ pub unsafe fn norm_nhwc_moments<T: Pixel>(x: *const T, moments: *mut f32, g: &No
         at += MOMENT_PIXELS as usize * step;
     }
     let of_threads = NORM_NHWC_THREADS.view();
+    let counts = NORM_NHWC_COUNTS.view();
     let thread = thread::thread_idx_x();
+    counts.store(thread, all.count);
     unroll!(8, |c| {
         if c < 4 || T::HAS_EIGHT {
-            of_threads.store(c as u32 * MOMENT_ROW + thread, all.mean[c]);
-            of_threads.store(
-                (THREAD_CHANNELS + c) as u32 * MOMENT_ROW + thread,
-                all.m2[c],
-            );
+            store_channel(of_threads, c as u32, thread, all.mean[c], all.m2[c]);
         }
     });
     thread::sync_threads();
 
-    let channels = g.block_vectors * g.thread_channels;
-    // Each pixel of the part counts for one lane, and the last ones for the first lanes.
-    let (of_each, longer) = div_rem(place.end - place.part * g.part_pixels, g.lanes);
-    let shares = div_rem(BLOCK_THREADS, channels).0.max(1);
-    let shared = NORM_NHWC_SHARES.view();
-    // The channels of all vectors are numbered together: the first of each vector, then the second.
-    let mut task = thread;
-    while task < shares * channels {
-        let (share, index) = div_rem(task, channels);
-        let (c, vector) = div_rem(index, g.block_vectors);
-        let mut all = Moments::EMPTY;
-        let mut lane = share;
-        while lane < g.lanes {
-            let from = c * MOMENT_ROW + lane * g.block_vectors + vector;
-            all = all.and(Moments {
-                count: (of_each + u32::from(lane < longer)) as f32,
-                mean: of_threads.load(from),
-                m2: of_threads.load(from + THREAD_CHANNELS as u32 * MOMENT_ROW),
-            });
-            lane += shares;
+    // A lane combines one channel's moments of a share of the lanes, or, of few lanes, several channels'.
+    let of_share = if has_eight { 8 } else { 4 };
+    let shares = (g.lanes / of_share).max(1);
+    let share = place.lane / of_share;
+    if share < shares {
+        let mut c = place.lane % of_share;
+        while c < of_share {
+            let all = combined(g, &place, c, [0, share, g.lanes, shares]);
+            if shares == 1 {
+                store_moments(g, &place, moments, c, all);
+            } else {
+                let to = share * g.block_vectors + place.vector;
+                store_channel(of_threads, c, to, all.mean, all.m2);
+                if c == 0 {
+                    counts.store(BLOCK_THREADS + to, all.count);
+                }
+            }
+            c += g.lanes;
         }
-        if shares == 1 {
-            store_moments(g, &place, moments, index, all);
-        } else {
-            let Moments { count, mean, m2 } = all;
-            shared.store_vec(task * COUNTED_ELEMENTS as u32, [count, mean, m2, 0.0]);
-        }
-        task += BLOCK_THREADS;
     }
-    if shares == 1 {
-        return;
-    }
-    thread::sync_threads();
-    if thread < channels {
-        let mut all = Moments::EMPTY;
-        let mut share = 0;
-        while share < shares {
-            let at = (share * channels + thread) * COUNTED_ELEMENTS as u32;
-            let [count, mean, m2, _] = shared.load_vec::<COUNTED_ELEMENTS>(at);
-            all = all.and(Moments { count, mean, m2 });
-            share += 1;
+    if shares > 1 {
+        thread::sync_threads();
+        if place.lane < of_share {
+            let all = combined(g, &place, place.lane, [BLOCK_THREADS, 0, shares, 1]);
+            store_moments(g, &place, moments, place.lane, all);
         }
-        store_moments(g, &place, moments, thread, all);
     }
 }
 
-/// Stores the moments of the block's channel with number `index`, if the tensor has it.
+/// Stores the moments of channel `c` of a thread, or of a share of the lanes.
+#[inline(always)]
+unsafe fn store_channel(to: Shared<f32>, c: u32, thread: u32, mean: f32, m2: f32) {
+    to.store(c * MOMENT_ROW + thread, mean);
+    to.store((THREAD_CHANNELS as u32 + c) * MOMENT_ROW + thread, m2);
+}
+
+/// Combines the moments of channel `c` of every `step`th lane from `first` to `end`. Their deviations are from
+/// the mean of the first one. The lanes' numbers of pixels begin at `counts`.
+#[inline(always)]
+unsafe fn combined(
+    g: &NormNhwcGeometry,
+    place: &ThreadPlace,
+    c: u32,
+    [counts, first, end, step]: [u32; 4],
+) -> Moments {
+    let of_lanes = NORM_NHWC_THREADS.view();
+    let at = |lane: u32| lane * g.block_vectors + place.vector;
+    let shift = of_lanes.load(c * MOMENT_ROW + at(first));
+    let [mut count, mut sum, mut squares] = [0.0; 3];
+    let mut lane = first;
+    while lane < end {
+        let of_lane = NORM_NHWC_COUNTS.view().load(counts + at(lane));
+        let deviation = of_lanes.load(c * MOMENT_ROW + at(lane)) - shift;
+        let m2 = of_lanes.load((THREAD_CHANNELS as u32 + c) * MOMENT_ROW + at(lane));
+        count += of_lane;
+        sum += of_lane * deviation;
+        squares = math::fma(of_lane * deviation, deviation, squares + m2);
+        lane += step;
+    }
+    if count == 0.0 {
+        return Moments::EMPTY;
+    }
+    let [mean, m2] = from_shift(shift, math::reciprocal_approx(count), sum, squares);
+    Moments { count, mean, m2 }
+}
+
+/// Returns the mean and the squared deviations from it. `sum` and `squares` are those of the deviations from
+/// `shift`, which is the mean of some of the elements.
+#[inline(always)]
+fn from_shift(shift: f32, reciprocal: f32, sum: f32, squares: f32) -> [f32; 2] {
+    let step = sum * reciprocal;
+    // Squares that are not representable could be less than what is subtracted.
+    let m2 = math::max_nan(math::fma(-sum, step, squares), 0.0);
+    [shift + step, m2]
+}
+
+/// Stores the moments of the thread's channel `c`, if the tensor has it.
 #[inline(always)]
 unsafe fn store_moments(
     g: &NormNhwcGeometry,
     place: &ThreadPlace,
     moments: *mut f32,
-    index: u32,
+    c: u32,
     of_channel: Moments,
 ) {
-    let (c, vector) = div_rem(index, g.block_vectors);
-    let channel = place.block_channel + vector * g.thread_channels + c;
-    if channel < g.norm.channels {
+    if place.channel < g.norm.channels {
         let moments = GlobalMut::new(moments, g.moment_elements() as usize);
-        let plane = place.sample * g.norm.channels as usize + channel as usize;
+        let plane = place.sample * g.norm.channels as usize + (place.channel + c) as usize;
         let at = (plane * g.parts as usize + place.part as usize) * COUNTED_ELEMENTS;
         let Moments { count, mean, m2 } = of_channel;
         moments.store_vec(at, [count, mean, m2, 0.0]);

@@ -11,7 +11,7 @@ use super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
 pub const BLOCK_THREADS: u32 = 256;
 
 /// Minimum resident blocks per multiprocessor, of the statistics kernel and of the normalising kernel.
-pub const MIN_BLOCKS: [u32; 2] = [4, 3];
+pub const MIN_BLOCKS: [u32; 2] = [3, 3];
 
 /// The most channels of a thread.
 pub const THREAD_CHANNELS: usize = 8;
