@@ -204,7 +204,7 @@ pub unsafe fn norm_nhwc_moments<T: Pixel>(x: *const T, moments: *mut f32, g: &No
     let of_share = if has_eight { 8 } else { 4 };
     let shares = (g.lanes / of_share).max(1);
     let share = place.lane / of_share;
-    if share < shares {
+    if place.lane < g.lanes && share < shares {
         let mut c = place.lane % of_share;
         while c < of_share {
             let all = combined(g, &place, c, [0, share, g.lanes, shares]);
