@@ -31,23 +31,29 @@ bugs! {
                 => "(lane % vectors) ^ (lane / vectors / (8 / vectors) % vectors)";
     "norm_nhwc.rs":
         norm_nhwc_takes_moments_of_other_parts_pixels, norm_nhwc::matches::<f32>,
-            "if «of < place.end» {" => "of < g.pixels";
-        norm_nhwc_leaves_out_threads_of_odd_numbers, norm_nhwc::matches::<f32>,
-            "let mut distance = «g.lanes.next_power_of_two()» / 2;" => "g.lanes";
-        norm_nhwc_adds_moments_of_pixels_that_are_not_there, norm_nhwc::matches::<f32>,
-            "&& «place.lane + distance < g.lanes» {" => "true";
+            "let exists = «pixel + i as u32 * g.lanes < place.end»;" => "pixel + i as u32 * g.lanes < g.pixels";
+        norm_nhwc_leaves_out_the_last_lanes, norm_nhwc::matches::<f32>,
+            "while «lane < end» {" => "lane + step <= end";
+        norm_nhwc_gives_lanes_the_weight_of_the_first, norm_nhwc::matches::<f32>,
+            "load(counts + «at(lane)»);" => "at(first)";
         norm_nhwc_adds_moments_before_they_are_there, norm_nhwc::matches::<f32>,
-            "while distance > 0 {\n        «thread::sync_threads();»" => "";
+            "«thread::sync_threads();»\n\n    // A lane" => "";
+        norm_nhwc_adds_moments_of_shares_before_they_are_there, norm_nhwc::matches::<f32>,
+            "«thread::sync_threads();»\n        if place.lane < of_share" => "";
+        norm_nhwc_takes_parameters_before_they_are_there, norm_nhwc::matches::<f32>,
+            "«thread::sync_threads();»\n    if !place.takes_part {" => "";
+        norm_nhwc_subtracts_the_first_pixel_throughout, norm_nhwc::takes_moments_of_far_values,
+            "if «self.count == 0.0» {" => "true";
         norm_nhwc_writes_moments_of_samples_in_one_place, norm_nhwc::matches::<f32>,
             "(plane * g.parts as usize + «place.part as usize») * COUNTED" => "0";
         norm_nhwc_takes_rows_of_the_first_channel, norm_nhwc::matches::<f32>,
-            "div_rem(«channel», g.norm.row_channels)" => "place.channel";
+            "div_rem(«channel», g.norm.row_channels)" => "place.block_channel";
         norm_nhwc_takes_rows_of_the_first_sample, norm_nhwc::matches::<f32>,
             "let row = «place.sample as u64 * g.groups as u64»;" => "0";
         norm_nhwc_takes_running_statistics_of_the_first_channel, norm_nhwc::of_running_statistics::<f32>,
             "running.folded::<T>(«channel as usize»)" => "0";
         norm_nhwc_adds_the_residual_of_the_first_pixel, norm_nhwc::matches::<f32>,
-            "residual.load_vec(«at»)" => "place.element(g, place.first)";
+            "load(residual, pixel, «at», ahead)" => "place.element(g, place.first)";
         norm_nhwc_has_channels_behind_the_last, norm_nhwc::matches::<f32>,
             "lane < g.lanes && «channel < g.norm.channels»," => "true";
     "reduction_nhwc.rs":

@@ -137,6 +137,7 @@ tests! {
     norms_of_channels_last_tensors_match:
         checks::norm_nhwc::matches::<f32>
             => checks::norm_nhwc::matches::<f16>, checks::norm_nhwc::matches::<bf16>;
+    norms_of_channels_last_tensors_take_moments_of_far_values: checks::norm_nhwc::takes_moments_of_far_values;
     norms_of_channels_last_tensors_take_running_statistics:
         checks::norm_nhwc::of_running_statistics::<f32>
             => checks::norm_nhwc::of_running_statistics::<f16>, checks::norm_nhwc::of_running_statistics::<bf16>;

@@ -1,7 +1,7 @@
 //! Group, instance and batch norm of channels-last tensors. The samples of a batch norm count as one.
 //!
-//! A thread processes a vector of [`VECTOR_ELEMENTS`] channels for several pixels of a part of a sample. Each
-//! part has statistics of each channel, in the same form as those of convolutions. The same kernel combines
+//! A thread processes a vector of channels for several pixels of a part of a sample: 16 bytes, or four channels
+//! of 16 bits if pixels are not whole vectors of 16 bytes. Each part has statistics of each channel, in the same form as those of convolutions. The same kernel combines
 //! them into the statistics of rows.
 
 use super::norm::{COUNTED_ELEMENTS, NormGeometry};
@@ -11,13 +11,23 @@ use super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
 pub const BLOCK_THREADS: u32 = 256;
 
 /// Minimum resident blocks per multiprocessor, of the statistics kernel and of the normalising kernel.
-pub const MIN_BLOCKS: [u32; 2] = [3, 4];
+pub const MIN_BLOCKS: [u32; 2] = [3, 3];
+
+/// The most channels of a thread.
+pub const THREAD_CHANNELS: usize = 8;
 
 /// Pixels whose moments a thread computes at a time.
 pub const MOMENT_PIXELS: u32 = 8;
 
-/// Pixels of a thread in a part. Parts are longer if a sample would have more than [`MAX_PARTS`] of them.
-const PART_PIXELS: u32 = 16;
+/// The fewest and the most pixels of a thread in a part. Parts are longer if a sample would have more than
+/// [`MAX_PARTS`] of them.
+const PART_PIXELS: [u32; 2] = [8, 32];
+
+/// Target number of blocks for the statistics of a sample.
+const SAMPLE_BLOCKS: u64 = 128;
+
+/// The most pixels of a thread in a part of a normalising pass.
+const APPLY_PIXELS: u64 = 16;
 
 /// Target number of blocks of a normalising pass over few pixels.
 const APPLY_BLOCKS: u64 = 1_024;
@@ -37,6 +47,8 @@ pub struct NormNhwcGeometry {
     pub groups: u32,
     /// Pixels of a sample.
     pub pixels: u32,
+    /// Channels of a thread.
+    pub thread_channels: u32,
     /// Vectors of channels of a block.
     pub block_vectors: u32,
     /// Blocks for the channels of a pixel.
@@ -50,29 +62,41 @@ pub struct NormNhwcGeometry {
 }
 
 impl NormNhwcGeometry {
-    /// Returns the pass that computes statistics. Its parts depend on a sample's shape alone.
+    /// Returns the pass that computes statistics of elements of `element_bytes` bytes. Its parts depend on a
+    /// sample's shape alone.
     ///
     /// # Errors
     /// Channels that are not whole vectors; samples without pixels, or of 2^31 or more.
-    pub fn statistics(norm: &NormGeometry) -> Result<Self, Refusal> {
+    pub fn statistics(norm: &NormGeometry, element_bytes: usize) -> Result<Self, Refusal> {
         if norm.channels == 0 || !norm.channels.is_multiple_of(VECTOR_ELEMENTS as u32) {
             return Err(Refusal::Needs("a multiple of 4 channels"));
         }
         let Ok(pixels @ 1..=0x7fff_ffff) = u32::try_from(norm.spatial) else {
             return Err(Refusal::Needs("samples of 1 to 2^31 - 1 pixels"));
         };
-        let vectors = norm.channels / VECTOR_ELEMENTS as u32;
+        let in_16_bytes = 16 / element_bytes as u32;
+        let thread_channels = match norm.channels.is_multiple_of(in_16_bytes) {
+            true => in_16_bytes,
+            false => VECTOR_ELEMENTS as u32,
+        };
+        let vectors = norm.channels / thread_channels;
         let block_vectors = vectors.min(BLOCK_THREADS);
         let lanes = BLOCK_THREADS / block_vectors;
-        let part_pixels = (PART_PIXELS * lanes).max(pixels.div_ceil(MAX_PARTS));
+        let channel_blocks = vectors.div_ceil(block_vectors);
+        let [least, most] = PART_PIXELS;
+        let of_thread =
+            u64::from(pixels) * u64::from(channel_blocks) / (u64::from(lanes) * SAMPLE_BLOCKS);
+        let of_thread = of_thread.clamp(least.into(), most.into()) as u32;
+        let part_pixels = (of_thread * lanes).max(pixels.div_ceil(MAX_PARTS));
         let groups = norm.channels / norm.row_channels;
         Ok(Self {
             norm: *norm,
             samples: norm.rows / u64::from(groups),
             groups,
             pixels,
+            thread_channels,
             block_vectors,
-            channel_blocks: vectors.div_ceil(block_vectors),
+            channel_blocks,
             lanes,
             part_pixels,
             parts: pixels.div_ceil(part_pixels),
@@ -86,7 +110,7 @@ impl NormNhwcGeometry {
         let of_pixel = u64::from(self.lanes) * APPLY_BLOCKS;
         let blocks = self.samples.saturating_mul(u64::from(self.channel_blocks));
         let pixels = u64::from(self.pixels).saturating_mul(blocks) / of_pixel;
-        let part_pixels = pixels.clamp(1, PART_PIXELS.into()) as u32 * self.lanes;
+        let part_pixels = pixels.clamp(1, APPLY_PIXELS) as u32 * self.lanes;
         Self {
             norm: self.norm.counted(1),
             part_pixels,

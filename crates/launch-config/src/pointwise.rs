@@ -230,6 +230,27 @@ impl OperandList {
         self.affine_at != Self::ABSENT
     }
 
+    /// Returns the bounds of a list that is empty or a clamp.
+    #[must_use]
+    #[inline(always)]
+    pub const fn as_clamp(&self) -> Option<elementwise::Bounds> {
+        let first = &self.functions.steps[0];
+        if self.has_residual() || self.is_affine() {
+            return None;
+        }
+        match (self.functions.len, first.function) {
+            (0, _) => Some(elementwise::Bounds {
+                min: f32::NEG_INFINITY,
+                max: f32::INFINITY,
+            }),
+            (1, Function::Clamp) => Some(elementwise::Bounds {
+                min: first.attributes[0],
+                max: first.attributes[1],
+            }),
+            _ => None,
+        }
+    }
+
     /// Whether the list changes no value.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch_norm;
 pub(crate) mod channel_reduce;
+pub(crate) mod channels;
 mod coarse;
 pub(crate) mod elementwise;
 pub(crate) mod exponential;

@@ -86,7 +86,8 @@ pub(crate) fn channels_last<T: Storage>(run: &Run) -> Outcome {
     let labels = [label::<T>()];
     let launched = |n: u64| {
         let norm = NormGeometry::new(n, CHANNELS as u32, 2, PIXELS, 0.0);
-        let statistics = NormNhwcGeometry::statistics(&norm).expect("whole vectors");
+        let statistics =
+            NormNhwcGeometry::statistics(&norm, size_of::<T>()).expect("whole vectors");
         let x = run.computed::<T>(n * SAMPLE, |index| number(index % SAMPLE))?;
         // Of one sample, all blocks.
         let last = |g: &NormNhwcGeometry| -> Vec<u64> {

@@ -9,6 +9,7 @@ use launch_config::norm_nhwc::NormNhwcGeometry;
 use launch_config::pointwise::OperandList;
 use launch_config::{AffineType, Presence};
 use op_spec::graph::{Layer, LayerProblem};
+use oracle::data::signed;
 
 use super::super::kernels::norm_nhwc::{NORM_NHWC, NORM_NHWC_MOMENTS};
 use super::combine;
@@ -20,18 +21,19 @@ use super::{
 
 /// Input and groups: one vector, and one pixel more than a thread takes at a time; rows that end within
 /// vectors; threads without channels, and one pixel more than a part; two parts, the last one partial; more
-/// vectors than a block has; a row for each channel.
-const ROWS: [(&[usize], usize); 6] = [
+/// vectors than a block has, in f32 and in all types; a row for each channel.
+const ROWS: [(&[usize], usize); 7] = [
     (&[3, 4, 3, 3], 1),
     (&[2, 12, 5, 5], 6),
     (&[1, 320, 97], 32),
     (&[2, 24, 29, 23], 2),
     (&[2, 1032, 2, 17], 3),
+    (&[1, 2056, 3], 8),
     (&[2, 8, 3, 17, 43], 8),
 ];
 
-/// Checks every row with weight and bias, and with the same values in f32; then without them, through a list
-/// with a residual.
+/// Checks every row with weight and bias, and with the same values in f32; then without them, through a clamp
+/// and a list with a residual.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (input, groups) in ROWS {
         let (n, c) = (input[0] as u64, input[1] as u32);
@@ -45,7 +47,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
         let with_both = norm.affine(true, true);
         let given = [parameters.first(), parameters.get(1)];
         let none = (OperandList::EMPTY, None);
-        let of = |norm| NormNhwcGeometry::statistics(norm).expect("whole vectors");
+        let of = |norm| NormNhwcGeometry::statistics(norm, size_of::<T>()).expect("whole vectors");
         let y = normalised(run, &of(&with_both), &last(&x)?, given, none)?;
         compare(&affine.name, &dense(&y)?, &expected::<T>(&affine))?;
         // Many parts, as in large samples, which end within the pixels that a thread takes at a time.
@@ -63,14 +65,73 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
         let wide = normalised(run, &of(&wide), &last(&x)?, given, none)?;
         same_bits(&affine.name, &wide, &y)?;
 
-        let functions = [Layer::silu(), Layer::add("residual"), Layer::mul(0.5)];
         let alone = Layer::from(Layer::group_norm("norm", groups).affine(false));
+        let clamped = case::<T>([alone.clone(), Layer::clamp(-0.5, 1.0).into()], input);
+        let x = run.load::<T>(&clamped)?.x;
+        let clamp = (list(&[Layer::clamp(-0.5, 1.0)]), None);
+        let y = normalised::<T, T>(run, &of(&norm), &last(&x)?, [None, None], clamp)?;
+        compare(&clamped.name, &dense(&y)?, &expected::<T>(&clamped))?;
+
+        let functions = [Layer::silu(), Layer::add("residual"), Layer::mul(0.5)];
         let listed = case::<T>([&[alone], &functions[..]].concat(), input);
         let Loaded { x, parameters } = run.load::<T>(&listed)?;
         let residual = last(&parameters[0])?;
         let through = (list(&functions), Some(&residual));
         let y = normalised::<T, T>(run, &of(&norm), &last(&x)?, [None, None], through)?;
         compare(&listed.name, &dense(&y)?, &expected::<T>(&listed))?;
+    }
+    Ok(())
+}
+
+/// Checks the moments of channels whose deviations are small beside the mean, and of threads whose first pixel
+/// is far from the others.
+pub(crate) fn takes_moments_of_far_values(run: &Run) -> Outcome {
+    const CHANNELS: usize = 8;
+    const PIXELS: usize = 5000;
+    let norm = NormGeometry::new(1, CHANNELS as u32, 1, PIXELS as u64, 1e-5);
+    let g = NormNhwcGeometry::statistics(&norm, size_of::<f32>()).expect("whole vectors");
+    let [lanes, part_pixels, parts] = [g.lanes, g.part_pixels, g.parts].map(|of| of as usize);
+    assert!(parts > 1 && part_pixels > 8 * lanes - 1);
+    let mut values = signed(1, &[PIXELS * CHANNELS])
+        .into_iter()
+        .collect::<Vec<f32>>();
+    for (at, value) in values.iter_mut().enumerate() {
+        let (pixel, channel) = (at / CHANNELS, at % CHANNELS);
+        match channel % 4 {
+            0 => *value += 3000.0,
+            1 if pixel % part_pixels < lanes => *value = -5000.0,
+            _ => (),
+        }
+    }
+    let x = run.tensor::<f32>(&values)?;
+    let moments = run.empty::<f32>(g.moment_elements() as usize)?;
+    let arguments = (x.source(), moments.ptr(), g);
+    run.launch(&NORM_NHWC_MOMENTS, &[label::<f32>()], g.shape(), arguments)?;
+    for (at, got) in moments.values()?.chunks(COUNTED_ELEMENTS).enumerate() {
+        let (channel, part) = (at / parts, at % parts);
+        let pixels = values.chunks(CHANNELS).skip(part * part_pixels);
+        let of_part: Vec<f64> = pixels
+            .take(part_pixels)
+            .map(|of| of[channel].into())
+            .collect();
+        let count = of_part.len() as f64;
+        let mean = of_part.iter().sum::<f64>() / count;
+        let m2: f64 = of_part.iter().map(|value| (value - mean).powi(2)).sum();
+        let eps = f64::from(f32::EPSILON);
+        let [got_count, got_mean, got_m2] = [got[0], got[1], got[2]].map(f64::from);
+        let largest = of_part
+            .iter()
+            .fold(0.0, |most: f64, value| most.max(value.abs()));
+        // Means that are subtracted from each other are rounded.
+        let ratio = mean.abs() / (m2 / count).sqrt();
+        let is_close = (got_mean - mean).abs() <= 4.0 * eps * largest
+            && (got_m2 - m2).abs() <= (4.0 + count.sqrt() + 2.0 * ratio) * eps * m2;
+        if got_count != count || !is_close {
+            let wanted = [count, mean, m2];
+            return Err(Failure(format!(
+                "channel {channel}, part {part}: {got:?}, not {wanted:?}"
+            )));
+        }
     }
     Ok(())
 }
@@ -91,7 +152,7 @@ pub(crate) fn of_running_statistics<T: Storage>(run: &Run) -> Outcome {
         };
         let fold = FoldGeometry::of(&problem).expect("few channels");
         let norm = NormGeometry::new(1, c, c, n * spatial, 1e-3);
-        let g = NormNhwcGeometry::statistics(&norm).expect("whole vectors");
+        let g = NormNhwcGeometry::statistics(&norm, size_of::<T>()).expect("whole vectors");
         let Loaded { x, parameters } = run.load::<T>(&case)?;
         let in_f32 = run.load::<f32>(&case)?.parameters;
         let [x, residual] = [&x, &parameters[case.parameters.len()]]

@@ -55,7 +55,7 @@ impl ChannelsLastNorm {
         Some(Self {
             layer: *layer,
             running: Some(*problem),
-            launches: NormNhwc::running(&norm_geometry(&norm).ok()?).ok()?,
+            launches: NormNhwc::new(&norm_geometry(&norm).ok()?).ok()?,
             list: list.filter(|_| is_alone)?,
         })
     }
@@ -71,10 +71,11 @@ pub(in crate::lowering) fn launches(map: &Map) -> Option<NormNhwc> {
 
 /// The NHWC launches of a norm, if there are kernels.
 pub(super) fn launches_of(norm: &GroupNormProblem) -> Option<NormNhwc> {
-    match norm.over_batch {
-        true => NormNhwc::over_batch(&norm_geometry(&joined(norm)?).ok()?).ok(),
-        false => NormNhwc::new(&norm_geometry(norm).ok()?).ok(),
-    }
+    let norm = match norm.over_batch {
+        true => joined(norm)?,
+        false => *norm,
+    };
+    NormNhwc::new(&norm_geometry(&norm).ok()?).ok()
 }
 
 /// The same norm of one sample. The samples of a batch follow each other in memory like the pixels of a

@@ -25,12 +25,11 @@ pub(crate) enum Parameters<'a> {
     Running(Statistics, BatchNormProblem),
 }
 
-/// The launches of a norm.
+/// The launches of a norm. With the batch's statistics or running ones, it is the instance norm of one sample
+/// with the pixels of all samples.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormNhwc {
-    geometry: NormNhwcGeometry,
-    /// The moments of rows; `None` with running statistics.
-    moments: Option<RowMoments>,
+    norm: NormGeometry,
 }
 
 impl NormNhwc {
@@ -39,62 +38,33 @@ impl NormNhwc {
     /// # Errors
     /// The error of [`NormNhwcGeometry::statistics`].
     pub(crate) fn new(norm: &NormGeometry) -> Result<Self, Refusal> {
-        let geometry = NormNhwcGeometry::statistics(norm)?;
-        let count = geometry.moments_of_row();
-        let combining = combining(count, 1);
-        Ok(Self {
-            geometry,
-            moments: Some(RowMoments { count, combining }),
-        })
-    }
-
-    /// Makes the launches of a batch norm with the batch's statistics. `norm` is the instance norm of one
-    /// sample with the pixels of all samples. The kernel that renews running statistics also combines the
-    /// moments.
-    ///
-    /// # Errors
-    /// The error of [`NormNhwcGeometry::statistics`].
-    pub(crate) fn over_batch(norm: &NormGeometry) -> Result<Self, Refusal> {
-        let geometry = NormNhwcGeometry::statistics(norm)?;
-        let moments = RowMoments {
-            count: geometry.moments_of_row(),
-            combining: [None; 2],
-        };
-        Ok(Self {
-            geometry,
-            moments: Some(moments),
-        })
-    }
-
-    /// Makes the launch of a batch norm with running statistics. `norm` is as for
-    /// [`over_batch`](Self::over_batch).
-    ///
-    /// # Errors
-    /// The error of [`NormNhwcGeometry::statistics`].
-    pub(crate) fn running(norm: &NormGeometry) -> Result<Self, Refusal> {
-        Ok(Self {
-            geometry: NormNhwcGeometry::statistics(norm)?,
-            moments: None,
-        })
+        NormNhwcGeometry::statistics(norm, DType::F32.size())?;
+        Ok(Self { norm: *norm })
     }
 
     /// Appends the launches for the statistics of `x`.
     fn statistics(
-        &self,
+        geometry: &NormNhwcGeometry,
         program: &mut ProgramBuilder,
         x: Value,
         affine: Affine,
         of_batch: Option<OfBatch<'_>>,
     ) -> Result<NormInput> {
-        let of_rows = self.moments.expect("a norm without running statistics");
-        let (label, shape) = (program.label(x), self.geometry.shape());
-        let elements = self.geometry.moment_elements() as usize;
+        let count = geometry.moments_of_row();
+        let combining = match of_batch {
+            // The kernel that renews running statistics also combines the moments.
+            Some(_) => [None; 2],
+            None => combining(count, 1),
+        };
+        let of_rows = RowMoments { count, combining };
+        let (label, shape) = (program.label(x), geometry.shape());
+        let elements = geometry.moment_elements() as usize;
         let moments = program.tensor(&[elements], DType::F32)?;
-        let arguments = (x, moments, self.geometry);
+        let arguments = (x, moments, *geometry);
         // SAFETY: `x` is channels-last and has the norm's elements; `moments` has room for the statistics.
         unsafe { program.launch(&NORM_NHWC_MOMENTS, &label, shape, arguments)? }
         let convolved = Convolved { y: x, moments };
-        let input = convolved.statistics(program, affine, self.geometry.norm, of_rows)?;
+        let input = convolved.statistics(program, affine, geometry.norm, of_rows)?;
         match of_batch {
             Some(of_batch) => batch_norm_parameters::of_batch(program, input, of_batch),
             None => Ok(input),
@@ -109,10 +79,12 @@ impl NormNhwc {
         parameters: Parameters<'_>,
         list: &[ListStep<Value>],
     ) -> Result<Value> {
-        let mut apply = self.geometry.apply();
+        let geometry = NormNhwcGeometry::statistics(&self.norm, program.dtype(x).size());
+        let geometry = geometry.expect("a norm that `new` has accepted");
+        let mut apply = geometry.apply();
         let (partials, running) = match parameters {
             Parameters::Affine(affine, of_batch) => {
-                let input = self.statistics(program, x, affine, of_batch)?;
+                let input = Self::statistics(&geometry, program, x, affine, of_batch)?;
                 apply.norm = input.norm;
                 let mut running = FoldedInKernel::of(program, None)?;
                 running.values = [None, None, affine.weight, affine.bias];
