@@ -5,6 +5,7 @@ use cuda_std::{Storage, bf16, f16, kernel, shared_array};
 use launch_config::ElementType;
 use launch_config::channel_reduction::{BLOCK_THREADS, ChannelReductionGeometry, MIN_BLOCKS};
 
+use crate::fused::group_norm_scale_pointwise::ROOMY;
 use crate::parts::channel_reduce::{ChannelMap, SCRATCH_ELEMENTS, channel_reduce_block};
 use crate::parts::reduction_operations::{ReductionOperation, of_each_operation};
 
@@ -44,7 +45,7 @@ of_each_operation! {
     /// # Safety
     /// `x` and `y` are as large as the geometry says, do not overlap, and are 16-byte aligned. `y` has
     /// elements of the type `g.output`.
-    #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+    #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS - ROOMY)]
     pub unsafe fn channel_reduction<O: ReductionOperation, T: Storage>(
         x: *const T,
         y: *mut T,

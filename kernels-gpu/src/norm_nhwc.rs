@@ -236,8 +236,8 @@ unsafe fn store_channel(to: Shared<f32>, c: u32, thread: u32, mean: f32, m2: f32
     to.store((THREAD_CHANNELS as u32 + c) * MOMENT_ROW + thread, m2);
 }
 
-/// Combines the moments of channel `c` of every `step`th lane from `first` to `end`. Their deviations are from
-/// the mean of the first one. The lanes' numbers of pixels begin at `counts`.
+/// Combines the moments of channel `c` of every `step`th lane from `first` to `end`. Their deviations are
+/// from the mean of the first one. The lanes' numbers of pixels begin at `counts`.
 #[inline(always)]
 unsafe fn combined(
     g: &NormNhwcGeometry,

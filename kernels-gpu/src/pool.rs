@@ -38,7 +38,8 @@ struct Window {
 ///
 /// # Safety
 /// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`; the two do not
-/// overlap, and `x` is 16-byte aligned. The extents are positive, planes have less than 2^31 elements, and `g` is planned.
+/// overlap, and `x` is 16-byte aligned. The extents are positive, planes have less than 2^31 elements, and
+/// `g` is planned.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = WINDOW_MIN_BLOCKS)]
 pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
     let plane_elements = g.plane_elements() as usize;

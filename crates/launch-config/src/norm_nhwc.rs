@@ -1,8 +1,8 @@
 //! Group, instance and batch norm of channels-last tensors. The samples of a batch norm count as one.
 //!
-//! A thread processes a vector of channels for several pixels of a part of a sample: 16 bytes, or four channels
-//! of 16 bits if pixels are not whole vectors of 16 bytes. Each part has statistics of each channel, in the same form as those of convolutions. The same kernel combines
-//! them into the statistics of rows.
+//! A thread processes a vector of channels for several pixels of a part of a sample: 16 bytes, or four
+//! channels of 16 bits if pixels are not whole vectors of 16 bytes. Each part has statistics of each channel,
+//! in the same form as those of convolutions. The same kernel combines them into the statistics of rows.
 
 use super::norm::{COUNTED_ELEMENTS, NormGeometry};
 use super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
@@ -144,38 +144,49 @@ impl NormNhwcGeometry {
 mod tests {
     use super::*;
 
-    fn of(channels: u32, groups: u32, spatial: u64) -> Result<NormNhwcGeometry, Refusal> {
-        NormNhwcGeometry::statistics(&NormGeometry::new(2, channels, groups, spatial, 1e-5))
+    fn of(
+        channels: u32,
+        groups: u32,
+        spatial: u64,
+        element_bytes: usize,
+    ) -> Result<NormNhwcGeometry, Refusal> {
+        let norm = NormGeometry::new(2, channels, groups, spatial, 1e-5);
+        NormNhwcGeometry::statistics(&norm, element_bytes)
     }
 
     #[test]
     fn parts_cover_a_sample_and_none_is_empty() {
-        for (channels, spatial, parts) in [
-            (4, 1, 1),
-            (8, 2048, 1),
-            (8, 2049, 2),
-            (320, 96, 2),
-            (320, 97, 3),
-            (2048, 512 * 16, 512),
-            (2048, 512 * 16 + 1, 482),
-            (128, 512 * 512, 512),
+        for (channels, spatial, element_bytes, parts) in [
+            (4, 1, 4, 1),
+            (8, 1024, 4, 1),
+            (8, 1025, 4, 2),
+            (8, 2048, 2, 1),
+            (8, 2049, 2, 2),
+            (320, 96, 2, 2),
+            (320, 97, 2, 3),
+            (2048, 512 * 32, 4, 512),
+            (2048, 512 * 32 + 1, 4, 497),
+            (128, 512 * 512, 4, 512),
         ] {
-            let g = of(channels, 2, spatial).expect("whole vectors");
+            let g = of(channels, 2, spatial, element_bytes).expect("whole vectors");
             for pass in [g, g.apply()] {
                 let before = u64::from(pass.parts - 1) * u64::from(pass.part_pixels);
                 assert!(before < spatial, "{channels} channels, {spatial} pixels");
                 assert!(before + u64::from(pass.part_pixels) >= spatial);
             }
             assert_eq!(g.parts, parts, "{channels} channels, {spatial} pixels");
-            assert!(g.channel_blocks * g.block_vectors >= channels / 4);
+            assert!(g.channel_blocks * g.block_vectors * g.thread_channels >= channels);
         }
     }
 
     #[test]
     fn other_shapes_are_refused() {
         for (channels, spatial) in [(6, 9), (0, 9), (8, 0), (8, 1 << 31)] {
-            assert!(of(channels, 1, spatial).is_err(), "{channels}, {spatial}");
+            assert!(
+                of(channels, 1, spatial, 2).is_err(),
+                "{channels}, {spatial}"
+            );
         }
-        assert!(of(8, 1, (1 << 31) - 1).is_ok());
+        assert!(of(8, 1, (1 << 31) - 1, 2).is_ok());
     }
 }

@@ -19,8 +19,8 @@ pub(crate) trait ReductionOperation {
     /// Adds a value to a state.
     fn and_value(state: Self::State, value: f32) -> Self::State;
 
-    /// Adds four values to a state, in this order. An operation that can do so with fewer instructions has its
-    /// own.
+    /// Adds four values to a state, in this order. An operation that can do so with fewer instructions has
+    /// its own.
     #[inline(always)]
     fn and_values(mut state: Self::State, values: [f32; 4]) -> Self::State {
         unroll!(4, |i| {

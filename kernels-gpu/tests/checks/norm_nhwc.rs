@@ -83,8 +83,8 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Checks the moments of channels whose deviations are small beside the mean, and of threads whose first pixel
-/// is far from the others.
+/// Checks the moments of channels whose deviations are small beside the mean, and of threads whose first
+/// pixel is far from the others.
 pub(crate) fn takes_moments_of_far_values(run: &Run) -> Outcome {
     const CHANNELS: usize = 8;
     const PIXELS: usize = 5000;
