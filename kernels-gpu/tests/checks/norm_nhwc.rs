@@ -66,7 +66,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
         same_bits(&affine.name, &wide, &y)?;
 
         let alone = Layer::from(Layer::group_norm("norm", groups).affine(false));
-        let clamped = case::<T>([alone.clone(), Layer::clamp(-0.5, 1.0).into()], input);
+        let clamped = case::<T>([alone.clone(), Layer::clamp(-0.5, 1.0)], input);
         let x = run.load::<T>(&clamped)?.x;
         let clamp = (list(&[Layer::clamp(-0.5, 1.0)]), None);
         let y = normalised::<T, T>(run, &of(&norm), &last(&x)?, [None, None], clamp)?;

@@ -104,12 +104,11 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
             opaque::not_unrolled();
             let first = (filter >> shift) * row + column;
             let own = Own(self.rows.0.slice(first, self.rows.0.len() - first));
-            let values;
-            if without_norm.has_residual() {
-                values = own.exchanged(self.residuals(tile_pixel, filter, column));
+            let values = if without_norm.has_residual() {
+                own.exchanged(self.residuals(tile_pixel, filter, column))
             } else {
-                values = own.load();
-            }
+                own.load()
+            };
             let keeps = KeepsOwn {
                 own,
                 kept: [0.0; LISTED],
