@@ -10,7 +10,7 @@
 //! boxes: they begin up to three columns before the halo tile, the same number in all tiles.
 
 use super::sm90::MainloopConfig;
-use super::sm90::block::{HALO_WARPS, TARGET_BYTES};
+use super::sm90::block::{HALO_WARPS, MIN_FILTER_STAGES, TARGET_BYTES};
 use super::staged_f32::LAUNCH_CYCLES;
 use super::tile::INSTRUCTION_PIXELS;
 use super::{GemmConfig, GemmDevice, ImplicitGemmGeometry, KVectorStrides, Loader, StagedTiles};
@@ -165,6 +165,10 @@ impl GemmConfig {
 
     fn dense_pays(&self, device: &GemmDevice, mainloop: MainloopConfig) -> Option<bool> {
         let g = &self.geometry;
+        // Staging buffers leave large filters few stages, and consumers wait for them.
+        if !mainloop.residency.is_resident() && mainloop.filters < MIN_FILTER_STAGES {
+            return Some(false);
+        }
         let k_blocks = self.converted_k_blocks(device, mainloop)?;
         let staged_tiles = u64::from(g.staged_tiles.of_k_block);
         let rounds = u64::from(g.staged_k_vectors().div_ceil(WARP_THREADS)) * staged_tiles;
