@@ -217,8 +217,9 @@ fn tensor_maps_keep_the_limits_of_the_driver() {
         fault(&|boxes| boxes.extents[4] = 0, 0) => Argument, "tensor's extent 4 is 0";
         fault(&|boxes| boxes.strides[0] += 8, 0) => Argument, "no multiple of 16";
         fault(&|boxes| boxes.strides[3] = 1 << 40, 0) => Argument, "tensor's stride 4 is 1099511627776";
-        fault(&|boxes| boxes.reaches[0] = 24, 0) => Argument, "a line of 48 bytes";
-        fault(&|boxes| boxes.reaches[0] = 128, 0) => Argument, "a line of 256 bytes";
+        fault(&|boxes| boxes.reaches[0] = 12, 0) => Argument, "the bytes of a line";
+        fault(&|boxes| (boxes.reaches[0], boxes.is_swizzled) = (24, 1), 0) => Argument, "a line of 48 bytes";
+        fault(&|boxes| (boxes.reaches[0], boxes.is_swizzled) = (128, 1), 0) => Argument, "a line of 256 bytes";
         fault(&|_| (), 8) => Argument, "address";
     }
 }
