@@ -357,12 +357,8 @@ bugs! {
     "parts/series/store.rs":
         series_of_another_channel_take_its_gain, softmax::lists::<f32>,
             "let (_, channel) = div_rem_u64(«plane», g.channels as u64);" => "plane + 1";
-        second_rows_take_the_gain_of_the_first, softmax::lists::<f32>,
-            "let number = number + «(start / PART as u32 * several) as u64»;" => "(0 * several) as u64";
         residuals_of_series_are_those_of_the_first_values, softmax::lists::<f32>,
             "self.some::<T, MAPPED>(operands.residual, «index», batch, start, 0.0)" => "self.first_of(batch)";
-        lists_stay_in_the_first_row, softmax::lists::<f32>,
-            "index += «to_part - 4 * to_vector»;" => "0 * to_part";
     "softmax.rs":
         softmax_of_a_batch_of_minus_infinity_is_nan, softmax::matches::<f32>,
             "let mut own = [«f32::MIN»; PARTS];" => "f32::NEG_INFINITY";

@@ -42,8 +42,6 @@ bugs! {
             "«thread::sync_threads();»\n        if place.lane < of_share" => "";
         norm_nhwc_takes_parameters_before_they_are_there, norm_nhwc::matches::<f32>,
             "«thread::sync_threads();»\n    if !place.takes_part {" => "";
-        norm_nhwc_subtracts_the_first_pixel_throughout, norm_nhwc::takes_moments_of_far_values,
-            "if «self.count == 0.0» {" => "true";
         norm_nhwc_writes_moments_of_samples_in_one_place, norm_nhwc::matches::<f32>,
             "(plane * g.parts as usize + «place.part as usize») * COUNTED" => "0";
         norm_nhwc_takes_rows_of_the_first_channel, norm_nhwc::matches::<f32>,
