@@ -90,8 +90,6 @@ bugs! {
     "fused/implicit_gemm/sm90/dense_f32.rs":
         dense_tiles_have_the_rows_of_the_first, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             "store_vec(entry, [0, «row», d," => "0";
-        dense_tiles_have_the_slice_of_the_first, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
-            "_ => of_row_slice * g.slice_stride() + «tap * g.conv.dilation_d»," => "0";
         dense_tiles_have_the_channels_of_the_first_plane, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             "«plane * g.k_vector_channels»]);" => "0";
         dense_tiles_are_in_the_place_of_the_first_plane, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,

@@ -161,11 +161,11 @@ fn check<F: Operand>(
     let of_function = row
         .function
         .and_then(|function| Epilogue::of(Step::of(&function)));
-    // Behind the list's first step.
+    // Behind the list's first step. A 0 stays 0.
     let channels = conv.output_channels() as usize;
-    let gain_behind = run.tensor::<f32>(&vec![0.75; channels])?;
-    let shift_behind = (0..channels).map(|channel| channel as f32 / 64.0);
-    let shift_behind = run.tensor::<f32>(&shift_behind.collect::<Vec<_>>())?;
+    let gain_behind = (0..channels).map(|channel| 0.5 + channel as f32 / 256.0);
+    let gain_behind = run.tensor::<f32>(&gain_behind.collect::<Vec<_>>())?;
+    let shift_behind = run.tensor::<f32>(&vec![0.0; channels])?;
     let mut ended = Ended {
         x: x.source(),
         weight: parameters[0].source(),
