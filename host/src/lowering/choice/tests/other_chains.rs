@@ -271,6 +271,23 @@ fn lists_where_results_are_shuffled() {
     }
 }
 
+/// A value that is kept in front of a residual would take the residual's place in the staged tile of f32.
+#[test]
+fn values_kept_around_a_residual() {
+    let (add, gate) = (Layer::add("residual"), Layer::mul(OtherTensor::Layer(1)));
+    for (behind, regions) in [
+        ([add.clone(), Layer::sigmoid(), gate.clone()], 1),
+        ([Layer::hardswish(), add, gate], 2),
+    ] {
+        let conv = Layer::conv2d("conv", 64, 3).padding(1);
+        let chain = Chain::new(64, [Layer::from(conv)].into_iter().chain(behind)).unwrap();
+        let options = Options::default().precision(Precision::Fast);
+        let input = [2, 64, 64, 64];
+        let chosen = chosen(&chain, &input, DType::F32, &H200, &options).unwrap();
+        assert_eq!(chosen.len(), regions, "{:?}", chosen[0].facts);
+    }
+}
+
 /// Classes with the same reformat share one reformatted input, even if their padding differs.
 #[test]
 fn transposed_convolutions_reformat_once() {

@@ -5,13 +5,14 @@ use crate::device::DType;
 use launch_config::VECTOR_ELEMENTS;
 use launch_config::implicit_gemm::sm90::MainloopConfig;
 use launch_config::implicit_gemm::{OperandFormat, RoundedEpilogue};
-use launch_config::pointwise::OperandList;
+use launch_config::pointwise::{Function, OperandList};
 use op_spec::Layout;
 
 impl ImplicitGemm {
     /// Whether the kernels can store results of a type through this list. Warp-specialized tiles support a
     /// residual in NCHW, if rows are whole vectors, and in 16-bit NHWC stores. They support kept values in
-    /// NCHW, of 16-bit types only where warpgroups share a tile: no test runs the other stores with them.
+    /// NCHW, of 16-bit types only where warpgroups share a tile: no test runs the other stores with them. In
+    /// f32 a value is kept behind the residual alone.
     pub(crate) fn can_store(&self, list: &OperandList, dtype: DType) -> bool {
         if self.stores_rounded(list, dtype) {
             return true;
@@ -19,7 +20,8 @@ impl ImplicitGemm {
         let is_tested = |mainloop: &MainloopConfig| dtype == DType::F32 || mainloop.shares_tile();
         let keeps = !list.functions.keeps().is_present()
             || self.writes() == Layout::Nchw && self.mainloop.as_ref().is_none_or(is_tested);
-        (!list.has_residual() || self.adds_vectors()) && keeps
+        let adds = self.adds_vectors() && !(dtype == DType::F32 && keeps_before_residual(list));
+        (!list.has_residual() || adds) && keeps
     }
 
     /// Whether an NCHW store can load a residual as vectors of four elements.
@@ -69,4 +71,15 @@ impl ImplicitGemm {
             None => (*list, RoundedEpilogue::NONE),
         }
     }
+}
+
+/// Whether a list keeps a value before it adds its residual. In f32, the store keeps both in the same place of
+/// the staged tile.
+fn keeps_before_residual(list: &OperandList) -> bool {
+    let mut before = list
+        .functions
+        .steps()
+        .iter()
+        .take(list.residual_at as usize);
+    list.has_residual() && before.any(|step| step.function == Function::Keep)
 }
