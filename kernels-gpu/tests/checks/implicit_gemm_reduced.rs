@@ -30,7 +30,7 @@ type Reduction = (ResultReduction, u32, [u32; 2], bool);
 fn table() -> [(Row, Reduction); 8] {
     let [a, b, c, d, e, f, g, h] = rows! {
         // Partial windows that are dropped.
-        [2, 16, 48], [1, 13, 20], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
+        [2, 16, 48], [1, 13, 20], [1, 3, 4], padding([0, 1, 0]), batch_norm(), relu();
         // Partial windows that are kept; windows of several loads.
         [1, 16, 48], [1, 13, 21], [1, 3, 3], padding([0, 1, 1]), clamp(-0.25, 0.5);
         // Filters of several tiles, pixels of several tiles; wide windows.
