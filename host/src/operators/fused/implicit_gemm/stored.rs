@@ -73,8 +73,8 @@ impl ImplicitGemm {
     }
 }
 
-/// Whether a list keeps a value before it adds its residual. In f32, the store keeps both in the same place of
-/// the staged tile.
+/// Whether a list keeps a value before it adds its residual. In f32, the store keeps both in the same place
+/// of the staged tile.
 fn keeps_before_residual(list: &OperandList) -> bool {
     let mut before = list
         .functions
