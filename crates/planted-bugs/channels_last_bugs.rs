@@ -42,7 +42,7 @@ bugs! {
             "(in_halo << shift) + «of_line»" => "0";
         k_blocks_of_a_slice_have_the_first_ones_planes, implicit_gemm::warp_specialized::<f16>,
             "let plane = group * g.slice_planes + «(of_group & shift) * g.k_block_planes»;" => "0";
-    "fused/implicit_gemm/sm90/memory.rs":
+    "fused/implicit_gemm/sm90/prepare.rs":
         nhwc_tiles_leave_the_end_behind_boxes_uninitialised, implicit_gemm_channels_last::same_bits_as_reformatted::<f16>,
             "let lines = «staged_tiles * of_each» + g.halo_k_vectors - all;" => "0";
     "fused/implicit_gemm/sm90/format.rs":

@@ -28,7 +28,7 @@ bugs! {
                 => "launch_config::pipeline::Skip::NONE";
         ping_pong_have_the_same_tiles, warp_specialized_tiles::ping_pong::<f16>,
             "let mut number = «ping_pong * warpgroup()»;" => "0";
-    "fused/implicit_gemm/sm90/memory.rs":
+    "fused/implicit_gemm/sm90/prepare.rs":
         ping_pong_are_given_by_one_warp, warp_specialized_tiles::ping_pong::<f16>,
             "self.order_barrier(1).init(«WARPGROUP_WARPS»);" => "1";
         ping_pong_wait_for_all_warps_to_free_a_stage, warp_specialized_tiles::ping_pong::<f16>,

@@ -114,7 +114,7 @@ bugs! {
             "let row = |i: usize| (ROWS_IN_FLIGHT * «group» + i)" => "(0 * group)";
         warp_specialized_results_of_filters_that_do_not_exist_are_written, implicit_gemm::warp_specialized::<f16>,
             "if filter + row(i) < «filters» {" => "WARP_FILTERS";
-    "fused/implicit_gemm/sm90/memory.rs":
+    "fused/implicit_gemm/sm90/prepare.rs":
         warp_specialized_k_vectors_behind_the_halo_are_not_zeros, implicit_gemm::warp_specialized::<f16>,
             "        while k_vector < «k_vectors * planes» {" => "0";
         warp_specialized_k_vectors_behind_the_halo_are_zeros_in_one_stage, implicit_gemm::warp_specialized::<f16>,

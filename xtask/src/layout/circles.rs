@@ -15,18 +15,7 @@ use crate::paths::shell;
 
 /// Imports that may close circles: from paths that begin with the first text to paths that begin with the
 /// second, and the reason.
-const ACCEPTED: &[[&str; 3]] = &[
-    [
-        "kernels-gpu/src/fused/implicit_gemm/sm90/tile_epilogue.rs",
-        "kernels-gpu/src/fused/implicit_gemm/sm90/results.rs",
-        "an epilogue is a parameter of the results that it gets",
-    ],
-    [
-        "kernels-gpu/src/fused/implicit_gemm/sm90/memory.rs",
-        "kernels-gpu/src/fused/implicit_gemm/sm90/nhwc_tile.rs",
-        "shared memory begins with the tables of the loads that fill it",
-    ],
-];
+const ACCEPTED: &[[&str; 3]] = &[];
 
 /// Workspaces, by their manifests.
 const WORKSPACES: &[&str] = &[

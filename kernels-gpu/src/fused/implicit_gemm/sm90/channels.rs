@@ -7,7 +7,8 @@ use launch_config::implicit_gemm::sm90::BLOCK_THREADS;
 use launch_config::implicit_gemm::{K_VECTOR_WORDS, WARP_SPECIALIZED};
 
 use super::super::format::Format;
-use super::results::{Output, filter_shift};
+use super::output::Output;
+use super::results::filter_shift;
 use super::{Memory, TileEpilogue, Work};
 
 /// Loads the bias and the reciprocal scale of each of the block's filters to shared memory; for a convolution

@@ -13,7 +13,8 @@ use super::super::format::Format;
 use super::super::tables::{may_convert_in_producer, may_have_nhwc_tile};
 use super::cluster_reduce;
 use super::format::{Operands, WarpSpecializedFormat};
-use super::results::{HALF_SUMS, Output, Results};
+use super::output::Output;
+use super::results::{HALF_SUMS, Results};
 use super::{
     Memory, Pipeline, PipelineState, TileEpilogue, WARPGROUP_WARPS, Work, share_of, warp_of_block,
 };

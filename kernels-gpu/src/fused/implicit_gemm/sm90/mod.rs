@@ -70,7 +70,9 @@ mod format;
 mod listed;
 mod memory;
 mod nhwc_tile;
+mod output;
 mod pixel_rows;
+mod prepare;
 mod produce;
 mod reduced;
 mod reduced_fixup;
@@ -85,14 +87,15 @@ mod shuffled;
 mod staged_f32;
 mod tile_epilogue;
 pub(super) mod warpgroup;
+mod without_norm;
 mod work;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use boxes::{boxes, filter_boxes};
+pub use without_norm::*;
 
 use core::marker::PhantomData;
 use core::ptr;
-pub use reduced::*;
 
 use cuda_std::global::Global;
 use cuda_std::tensor_map::TensorMap;
@@ -111,12 +114,13 @@ use crate::parts::pipeline::{Pipeline, PipelineState};
 use crate::parts::store::{GainAndShift, StoreEpilogue};
 use format::WarpSpecializedFormat;
 use memory::Memory;
+use output::Output;
 use produce::FilterSource;
-use results::Output;
+use results::TileEpilogue;
 use scales::Scales;
 use share::{Halves, Share, Whole};
 use staged_f32::{HALVES_VECTORS, VECTORS};
-use tile_epilogue::{Stored, StoredNhwc, TileEpilogue, WithMoments};
+use tile_epilogue::{Stored, StoredNhwc, WithMoments};
 use work::{OutputChannels, WARPGROUP_WARPS, Work, rank, share_of, warp_of_block, which_output};
 
 /// Registers of a consumer thread and of a producer thread (`setmaxnreg`). All threads together have the
@@ -184,179 +188,12 @@ pub unsafe fn implicit_gemm_sm90<
     let output = Output::<F, WithMoments> {
         y,
         moments,
-        scales: Scales {
-            recorded,
-            descales: Global::new(input_descales, g.conv.n as usize),
-            largest,
-        },
+        scales: Scales::of(g, recorded, input_descales, largest),
         without_norm: WithoutNorm::UNUSED,
         reduced: None,
         tile_epilogue: PhantomData,
     };
     compute::<S, F, WithMoments>(&input, &output, g, mainloop);
-}
-
-/// The warp-specialized implicit GEMM without a norm and without moments. Results go through an epilogue and
-/// a list, and NaN results are recomputed. With the geometry's `shuffle`, neighbouring filters make
-/// neighbouring columns of the output (`shuffled`).
-///
-/// # Safety
-/// As for [`fn@implicit_gemm_sm90`], without moments. If the input is read in place, `x` is 16-byte aligned
-/// and has `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of the geometry's `k_vectors`. `x`,
-/// `weight`, `gain`, `shift`, `gain_behind`, `shift_behind` and `list` are otherwise as for `implicit_gemm`.
-/// With a shuffle, `y` has the elements that the shuffle describes, and gain and shift have one for each
-/// channel of `y`. Several launches may write the same `y`, each its own elements. The list may then have a
-/// residual: `residual` has the elements of `y`, is 16-byte aligned and does not overlap it.
-#[kernel(
-    instances(S: [halves: Halves], F: [bf16x3_f32: Bf16x3]),
-    instances(
-        S: [halves: Halves, whole: Whole],
-        F: [scaled_f16_f32: ScaledF16, dense_f32: DenseF32, f16: F16, bf16: Bf16]
-    ),
-    max_threads = BLOCK_THREADS,
-    min_blocks = 1
-)]
-pub unsafe fn implicit_gemm_sm90_store<
-    S: Share,
-    F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
->(
-    reformatted: *const u32,
-    input_descales: *const f32,
-    operands: *const u32,
-    filter_descales: *const f32,
-    bias: *const F::Stored,
-    x: *const F::Stored,
-    weight: *const F::Stored,
-    gain: *const f32,
-    shift: *const f32,
-    gain_behind: *const f32,
-    shift_behind: *const f32,
-    residual: *const F::Stored,
-    y: *mut F::Stored,
-    largest: *mut u32,
-    boxes: &TensorMap,
-    filter_boxes: &TensorMap,
-    g: &ImplicitGemmGeometry,
-    mainloop: MainloopConfig,
-    epilogue: Epilogue,
-    list: &OperandList,
-    recorded: u32,
-) {
-    let input = Input {
-        reformatted,
-        operands,
-        filter_descales,
-        bias,
-        boxes,
-        filter_boxes,
-    };
-    let output = Output::<F, Stored> {
-        y,
-        moments: ptr::null_mut(),
-        scales: Scales {
-            recorded,
-            descales: Global::new(input_descales, g.conv.n as usize),
-            largest,
-        },
-        without_norm: WithoutNorm {
-            x,
-            weight,
-            store: StoreEpilogue {
-                of_channels: GainAndShift { gain, shift },
-                epilogue,
-            },
-            list,
-            residual,
-            behind: GainAndShift {
-                gain: gain_behind,
-                shift: shift_behind,
-            },
-            rounded: None,
-        },
-        reduced: None,
-        tile_epilogue: PhantomData,
-    };
-    compute::<S, F, Stored>(&input, &output, g, mainloop);
-}
-
-/// The warp-specialized implicit GEMM without a norm, with an NHWC output: the channels of a pixel are
-/// contiguous. As they are written, 16-bit results go through a function, and a residual is added.
-///
-/// # Safety
-/// As for [`fn@implicit_gemm_sm90_store`], without a shuffle. The groups have whole vectors of 16 bytes of
-/// output channels. `rounded` changes no result in f32. `residual` is NHWC, has an element for each output if
-/// `rounded` adds it, is 16-byte aligned and does not overlap `y`.
-#[kernel(
-    instances(S: [halves: Halves], F: [scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3]),
-    instances(S: [halves: Halves, whole: Whole], F: [f16: F16, bf16: Bf16]),
-    max_threads = BLOCK_THREADS,
-    min_blocks = 1
-)]
-pub unsafe fn implicit_gemm_sm90_nhwc<
-    S: Share,
-    F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
->(
-    reformatted: *const u32,
-    input_descales: *const f32,
-    operands: *const u32,
-    filter_descales: *const f32,
-    bias: *const F::Stored,
-    x: *const F::Stored,
-    weight: *const F::Stored,
-    gain: *const f32,
-    shift: *const f32,
-    gain_behind: *const f32,
-    shift_behind: *const f32,
-    residual: *const F::Stored,
-    y: *mut F::Stored,
-    largest: *mut u32,
-    boxes: &TensorMap,
-    filter_boxes: &TensorMap,
-    g: &ImplicitGemmGeometry,
-    mainloop: MainloopConfig,
-    epilogue: Epilogue,
-    list: &OperandList,
-    rounded: RoundedEpilogue,
-    recorded: u32,
-) {
-    let input = Input {
-        reformatted,
-        operands,
-        filter_descales,
-        bias,
-        boxes,
-        filter_boxes,
-    };
-    let output = Output::<F, StoredNhwc> {
-        y,
-        moments: ptr::null_mut(),
-        scales: Scales {
-            recorded,
-            descales: Global::new(input_descales, g.conv.n as usize),
-            largest,
-        },
-        without_norm: WithoutNorm {
-            x,
-            weight,
-            store: StoreEpilogue {
-                of_channels: GainAndShift { gain, shift },
-                epilogue,
-            },
-            list,
-            residual: ptr::null(),
-            behind: GainAndShift {
-                gain: gain_behind,
-                shift: shift_behind,
-            },
-            rounded: Some(Rounded {
-                epilogue: rounded,
-                residual,
-            }),
-        },
-        reduced: None,
-        tile_epilogue: PhantomData,
-    };
-    compute::<S, F, StoredNhwc>(&input, &output, g, mainloop);
 }
 
 /// The inputs of a block other than the original tensors.

@@ -1,25 +1,21 @@
 //! The epilogue of a consumer warp: moments, and the output.
 
-use core::marker::PhantomData;
-
 use cuda_std::global::GlobalMut;
 use cuda_std::{opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{HALF_PIXELS, HALVES, WARP_FILTERS, WRITTEN_WORDS};
-use launch_config::implicit_gemm::{
-    ImplicitGemmGeometry, OUTSIDE, PLACE_BITS, ReducedResults, WARP_SPECIALIZED,
-};
+use launch_config::implicit_gemm::{ImplicitGemmGeometry, OUTSIDE, PLACE_BITS, WARP_SPECIALIZED};
 use launch_config::norm::COUNTED_ELEMENTS;
 
-use super::super::fixup::{WithoutNorm, Written};
+use super::super::fixup::Written;
 use super::super::format::Format;
 use super::super::results::moments::Inside;
 use super::super::results::{BEYOND, is_inside, is_within, limits};
 use super::super::tile_coord::TileCoord;
-use super::scales::Scales;
+use super::output::Output;
 use super::shared_rows::Rows;
-use super::{Memory, OutputChannels, TileEpilogue, share_of, which_output};
+use super::{Memory, OutputChannels, share_of, which_output};
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
@@ -36,18 +32,6 @@ const _: () = assert!(2 * ROW_FILTERS == WARP_FILTERS);
 /// Accumulators of a thread for a half of the tile: two pixels of each octet, for two filters.
 pub(super) const HALF_SUMS: usize = 4 * HALF_OCTETS as usize;
 const _: () = assert!(HALF_OCTETS == 16);
-
-/// The output tensors, and the reciprocal scale of each sample.
-pub(super) struct Output<'a, F: Format, E> {
-    pub(super) y: *mut F::Stored,
-    pub(super) moments: *mut f32,
-    pub(super) scales: Scales,
-    /// Parameters of a convolution without a norm.
-    pub(super) without_norm: WithoutNorm<'a, F::Stored>,
-    /// The reduction of results, if there is one.
-    pub(super) reduced: Option<ReducedResults>,
-    pub(super) tile_epilogue: PhantomData<E>,
-}
 
 /// Whether results have no norm. For an NCHW output, this is a condition at run time: without the branch,
 /// epilogue and list would spill registers together with the code around them.
@@ -76,6 +60,59 @@ pub(super) fn elements<E: TileEpilogue>(g: &ImplicitGemmGeometry) -> usize {
         g.conv.output_pixels()
     };
     planes * plane as usize
+}
+
+/// The epilogue of a warp's results, one staged tile of pixels after another: a warp's shared memory has room
+/// for one. All lanes of the warp make each call together.
+pub(super) trait TileEpilogue: Sized {
+    /// Whether a norm follows. The kernel then writes moments besides, and has no fix-up: a value that is not
+    /// finite makes its sample NaN anyway.
+    const HAS_NORM: bool;
+    /// Whether the output is NHWC.
+    const IS_NHWC: bool = false;
+    /// Whether a staged tile is f32, not of the stored type.
+    const STAGES_F32: bool = false;
+
+    /// Applies the list to the accumulators of a half of the tile, unless results go through it as they are
+    /// written.
+    #[inline(always)]
+    unsafe fn apply_list<F: Format, const SUMS: usize>(
+        results: &Results<'_, F, SUMS, Self>,
+        sums: &mut [f32; SUMS],
+    ) {
+        if is_without_norm::<Self>(&results.g) && !results.output.without_norm.list.is_empty() {
+            results.list(sums);
+        }
+    }
+
+    /// Stores staged tile `number` of a half to shared memory. Moments are taken of the values that it leaves
+    /// in `sums`.
+    ///
+    /// # Safety
+    /// No lane reads the previous staged tile any more.
+    unsafe fn stage<F: Format, const SUMS: usize>(
+        results: &Results<'_, F, SUMS, Self>,
+        sums: &mut [f32; SUMS],
+        number: usize,
+    );
+
+    /// Writes the staged tile, whose pixels are those from `first` on, to the output.
+    ///
+    /// # Safety
+    /// After a warp barrier that follows the stores to shared memory.
+    unsafe fn write<F: Format, const SUMS: usize>(results: &Results<'_, F, SUMS, Self>, first: u32);
+
+    /// Recomputes NaN results of the tile, if a lane has `seen` a NaN.
+    ///
+    /// # Safety
+    /// After all calls of [`write`](Self::write).
+    #[inline(always)]
+    unsafe fn fix_up<F: Format, const SUMS: usize>(
+        results: &Results<'_, F, SUMS, Self>,
+        seen: bool,
+    ) {
+        results.fix_up(seen);
+    }
 }
 
 /// The results of a warp: `WARP_FILTERS` filters by the pixels of its accumulators, from the first pixel of

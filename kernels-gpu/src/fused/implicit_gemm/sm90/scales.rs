@@ -3,6 +3,7 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{opaque, thread, warp};
 use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::ImplicitGemmGeometry;
 use launch_config::implicit_gemm::sm90::HALO_WARPS;
 
 use super::super::reformat::{OPTIMISTIC_DESCALE, OPTIMISTIC_MAX};
@@ -13,14 +14,29 @@ use super::Work;
 pub(super) struct Scales {
     /// Magnitudes that the first launch, which uses the optimistic scale, records for each tile; 0 in the
     /// second launch.
-    pub(super) recorded: u32,
+    recorded: u32,
     /// In the second launch, the reciprocal scale of each sample.
-    pub(super) descales: Global<f32>,
+    descales: Global<f32>,
     /// The magnitudes that the first launch records.
-    pub(super) largest: *mut u32,
+    largest: *mut u32,
 }
 
 impl Scales {
+    /// The scales of a launch, from the arguments of its kernel.
+    #[inline(always)]
+    pub(super) unsafe fn of(
+        g: &ImplicitGemmGeometry,
+        recorded: u32,
+        descales: *const f32,
+        largest: *mut u32,
+    ) -> Self {
+        Self {
+            recorded,
+            descales: Global::new(descales, g.conv.n as usize),
+            largest,
+        }
+    }
+
     /// The reciprocal scale of a sample.
     #[inline(always)]
     pub(super) unsafe fn descale(&self, sample: u32) -> f32 {

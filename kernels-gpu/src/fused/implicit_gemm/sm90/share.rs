@@ -2,7 +2,8 @@
 
 use super::consume::consume;
 use super::format::WarpSpecializedFormat;
-use super::results::{HALF_SUMS, Output};
+use super::output::Output;
+use super::results::HALF_SUMS;
 use super::{Memory, TileEpilogue, Work};
 
 /// The share of a tile's pixels that a warpgroup has.

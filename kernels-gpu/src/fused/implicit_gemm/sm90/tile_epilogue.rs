@@ -3,60 +3,7 @@
 use cuda_std::opaque;
 
 use super::super::format::Format;
-use super::results::{Results, is_without_norm};
-
-/// The epilogue of a warp's results, one staged tile of pixels after another: a warp's shared memory has room
-/// for one. All lanes of the warp make each call together.
-pub(super) trait TileEpilogue: Sized {
-    /// Whether a norm follows. The kernel then writes moments besides, and has no fix-up: a value that is not
-    /// finite makes its sample NaN anyway.
-    const HAS_NORM: bool;
-    /// Whether the output is NHWC.
-    const IS_NHWC: bool = false;
-    /// Whether a staged tile is f32, not of the stored type.
-    const STAGES_F32: bool = false;
-
-    /// Applies the list to the accumulators of a half of the tile, unless results go through it as they are
-    /// written.
-    #[inline(always)]
-    unsafe fn apply_list<F: Format, const SUMS: usize>(
-        results: &Results<'_, F, SUMS, Self>,
-        sums: &mut [f32; SUMS],
-    ) {
-        if is_without_norm::<Self>(&results.g) && !results.output.without_norm.list.is_empty() {
-            results.list(sums);
-        }
-    }
-
-    /// Stores staged tile `number` of a half to shared memory. Moments are taken of the values that it leaves
-    /// in `sums`.
-    ///
-    /// # Safety
-    /// No lane reads the previous staged tile any more.
-    unsafe fn stage<F: Format, const SUMS: usize>(
-        results: &Results<'_, F, SUMS, Self>,
-        sums: &mut [f32; SUMS],
-        number: usize,
-    );
-
-    /// Writes the staged tile, whose pixels are those from `first` on, to the output.
-    ///
-    /// # Safety
-    /// After a warp barrier that follows the stores to shared memory.
-    unsafe fn write<F: Format, const SUMS: usize>(results: &Results<'_, F, SUMS, Self>, first: u32);
-
-    /// Recomputes NaN results of the tile, if a lane has `seen` a NaN.
-    ///
-    /// # Safety
-    /// After all calls of [`write`](Self::write).
-    #[inline(always)]
-    unsafe fn fix_up<F: Format, const SUMS: usize>(
-        results: &Results<'_, F, SUMS, Self>,
-        seen: bool,
-    ) {
-        results.fix_up(seen);
-    }
-}
+use super::results::{Results, TileEpilogue};
 
 /// With moments for a norm, to NCHW.
 pub(super) struct WithMoments;
