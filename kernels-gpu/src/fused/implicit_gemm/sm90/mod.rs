@@ -95,23 +95,18 @@ pub use boxes::{boxes, filter_boxes};
 pub use without_norm::*;
 
 use core::marker::PhantomData;
-use core::ptr;
 
 use cuda_std::global::Global;
 use cuda_std::tensor_map::TensorMap;
 use cuda_std::{cluster, kernel, registers, thread};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{BLOCK_THREADS, MainloopConfig, WARPS};
-use launch_config::implicit_gemm::{
-    Epilogue, ImplicitGemmGeometry, K_VECTOR_WORDS, RoundedEpilogue, WARP_SPECIALIZED,
-};
-use launch_config::pointwise::OperandList;
+use launch_config::implicit_gemm::{ImplicitGemmGeometry, K_VECTOR_WORDS, WARP_SPECIALIZED};
 
-use super::fixup::{Rounded, WithoutNorm};
-use super::format::{Bf16, Bf16x3, DenseF32, F16, F16x2, Format, ScaledF16};
+use super::fixup::WithoutNorm;
+use super::format::{Bf16, DenseF32, F16, F16x2, Format, ScaledF16};
 use super::tables::{converts, has_nhwc_tile, may_convert_in_producer};
 use crate::parts::pipeline::{Pipeline, PipelineState};
-use crate::parts::store::{GainAndShift, StoreEpilogue};
 use format::WarpSpecializedFormat;
 use memory::Memory;
 use output::Output;
@@ -120,7 +115,7 @@ use results::TileEpilogue;
 use scales::Scales;
 use share::{Halves, Share, Whole};
 use staged_f32::{HALVES_VECTORS, VECTORS};
-use tile_epilogue::{Stored, StoredNhwc, WithMoments};
+use tile_epilogue::WithMoments;
 use work::{OutputChannels, WARPGROUP_WARPS, Work, rank, share_of, warp_of_block, which_output};
 
 /// Registers of a consumer thread and of a producer thread (`setmaxnreg`). All threads together have the

@@ -5,30 +5,18 @@
 //! shared memory, as f32: a row for each filter, windows side by side. From there each lane takes windows of
 //! one set of filters after another.
 
-use core::marker::PhantomData;
-use core::ptr;
-
-use cuda_std::global::{Global, GlobalMut};
-use cuda_std::tensor_map::TensorMap;
-use cuda_std::{Storage, kernel, math, opaque};
+use cuda_std::global::GlobalMut;
+use cuda_std::{Storage, math, opaque};
 use launch_config::WARP_THREADS;
-use launch_config::implicit_gemm::sm90::{BLOCK_THREADS, MainloopConfig, WARP_FILTERS};
-use launch_config::implicit_gemm::{
-    Epilogue, ImplicitGemmGeometry, REDUCED_PIXELS, ReducedResults, ResultReduction,
-};
-use launch_config::pointwise::OperandList;
+use launch_config::implicit_gemm::sm90::WARP_FILTERS;
+use launch_config::implicit_gemm::{REDUCED_PIXELS, ReducedResults, ResultReduction};
 
-use super::super::fixup::WithoutNorm;
-use super::super::format::{Bf16, Bf16x3, DenseF32, F16, Format, ScaledF16};
+use super::super::format::Format;
 use super::super::results::is_inside;
 use super::super::tables::from_word;
-use super::format::WarpSpecializedFormat;
-use super::results::{Output, Results};
-use super::scales::Scales;
+use super::results::Results;
 use super::shared_rows::Rows;
 use super::tile_epilogue::Reduced;
-use super::{Halves, Input, Share, compute};
-use crate::parts::store::{GainAndShift, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
 /// The binary logarithm of the rows of a large set of filters, which a lane loads at the same time. Sets of

@@ -14,7 +14,7 @@ use super::Work;
 pub(super) struct Scales {
     /// Magnitudes that the first launch, which uses the optimistic scale, records for each tile; 0 in the
     /// second launch.
-    recorded: u32,
+    pub(super) recorded: u32,
     /// In the second launch, the reciprocal scale of each sample.
     descales: Global<f32>,
     /// The magnitudes that the first launch records.
