@@ -324,28 +324,6 @@ fn files_have_the_tensors_that_the_index_names_them_for_and_no_others() {
     );
 }
 
-/// The layer with the longest name that a tensor's name begins with is the tensor's layer.
-#[test]
-fn a_tensor_belongs_to_the_innermost_layer() {
-    let conv = |name: &str| ConvLayer::new(name, 3, [1]).bias(false);
-    let layers = ["block", "block.conv", "block.conv.inner"];
-    for order in [[0, 1, 2], [2, 1, 0]] {
-        let chain = Chain::new(3, order.map(|at| Layer::from(conv(layers[at])))).unwrap();
-        for (at, layer) in order.into_iter().enumerate() {
-            let bias = format!("{}.bias", layers[layer]);
-            let weights = layers.map(|layer| format!("{layer}.weight"));
-            let mut tensors: Vec<(&str, &[usize])> = Vec::new();
-            tensors.extend(weights.iter().map(|name| (&**name, &[3, 3, 1][..])));
-            tensors.push((&bias, &[3]));
-            let refused = load(&chain, &file(Dtype::F32, &tensors), &LoadOptions::default());
-            assert_eq!(
-                refused.unwrap_err(),
-                format!("(bytes): {bias}: layer {at}, conv1d, takes it only with \"bias\": true")
-            );
-        }
-    }
-}
-
 /// A write that fails leaves no file beside the old one.
 #[test]
 fn files_that_cannot_be_written_leave_nothing_behind() {
