@@ -205,4 +205,68 @@ mod tests {
         let shared = "k: shared memory is 1024 + 166912 bytes (static + dynamic), limit 166912";
         assert_eq!(refusal_of(Arch::Sm80, [32, 1, 1], 163 << 10, 1), shared);
     }
+
+    /// Every extent may be 1 or its limit, and nothing below or above. The threads of a block are limited by
+    /// the device and by the kernel.
+    #[test]
+    fn extents_and_threads_reach_their_limits() {
+        let limits = Limits::emulated(Arch::Sm90);
+        let mut kernel = KernelFacts {
+            name: "k",
+            max_threads: None,
+            static_shared_bytes: 0,
+        };
+        let one = LaunchShape {
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+            cluster_blocks: 1,
+        };
+        let fits = |shape: &LaunchShape| check(&kernel, &limits, shape).is_ok();
+        for axis in 0..3 {
+            for (extent, of_grid) in [(0, false), (1, true), (limits.grid[axis], true)] {
+                let mut shape = one;
+                shape.grid[axis] = extent;
+                assert_eq!(fits(&shape), of_grid, "{shape:?}");
+            }
+            for (extent, of_block) in [(0, false), (limits.block[axis], true)] {
+                let mut shape = one;
+                shape.block[axis] = extent;
+                assert_eq!(fits(&shape), of_block, "{shape:?}");
+                shape.block[axis] = limits.block[axis] + 1;
+                assert!(!fits(&shape), "{shape:?}");
+            }
+        }
+        for axis in 1..3 {
+            let mut shape = one;
+            shape.grid[axis] = limits.grid[axis] + 1;
+            assert!(!fits(&shape), "{shape:?}");
+        }
+        let with = |cluster_blocks| LaunchShape {
+            cluster_blocks,
+            ..one
+        };
+        assert_eq!(
+            [0, 1, 8, 9].map(|blocks| fits(&with(blocks))),
+            [false, true, true, false]
+        );
+        for (declared, most) in [(None, 1024), (Some(96), 96), (Some(2048), 1024)] {
+            kernel.max_threads = declared;
+            for (threads, is_allowed) in [(most, true), (most + 1, false), (most + 32, false)] {
+                let shape = LaunchShape {
+                    block: [1, threads, 1],
+                    ..one
+                };
+                let shape = match threads {
+                    1025.. => LaunchShape {
+                        block: [threads / 32 + 1, 32, 1],
+                        ..shape
+                    },
+                    _ => shape,
+                };
+                let is_fine = check(&kernel, &limits, &shape).is_ok();
+                assert_eq!(is_fine, is_allowed, "{declared:?} {shape:?}");
+            }
+        }
+    }
 }

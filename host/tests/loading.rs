@@ -291,6 +291,57 @@ fn files_without_a_tensor_that_is_needed_are_not_opened() {
 }
 
 #[test]
+fn files_have_the_tensors_that_the_index_names_them_for_and_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = folder.path().join("index.json");
+    let refusal = |tensors: &[(&str, &[usize])], names: &[&str]| {
+        fs::write(folder.path().join("a"), file(Dtype::F32, tensors)).unwrap();
+        let map: Vec<String> = names
+            .iter()
+            .map(|name| format!("\"{name}\": \"a\""))
+            .collect();
+        fs::write(
+            &index,
+            format!("{{\"weight_map\": {{{}}}}}", map.join(", ")),
+        )
+        .unwrap();
+        let options = LoadOptions::default().strict(false);
+        let loaded = Parameters::load_with(chain(false, false), &index, &options);
+        let text = loaded
+            .err()
+            .map_or_else(String::new, |error| error.to_string());
+        text.replace(&format!("{}/", folder.path().display()), "")
+    };
+    let (weight, head) = (CONV[0], ("head", &[2][..]));
+    assert_eq!(refusal(&[weight, head], &["conv.weight", "head"]), "");
+    assert_eq!(
+        refusal(&[weight, head], &["conv.weight"]),
+        "a: head is there, the index does not name this file for it"
+    );
+    assert_eq!(
+        refusal(&[weight], &["conv.weight", "head"]),
+        "a: head is not there, the index names this file for it"
+    );
+}
+
+/// A write that fails leaves no file beside the old one.
+#[test]
+fn files_that_cannot_be_written_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("weights.safetensors");
+    // A folder of this name cannot be replaced by a file.
+    fs::create_dir(&target).unwrap();
+    let saved = Parameters::init(chain(true, true), 3)
+        .unwrap()
+        .save(&target);
+    assert!(matches!(saved, Err(TensorFileError::Write { .. })));
+    let names = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["weights.safetensors"]);
+}
+
+#[test]
 fn a_file_without_tensors_has_the_parameters_of_a_graph_without_any() {
     let chain = Chain::new(2, [Layer::relu()]).unwrap();
     let loaded = load(&chain, &file(Dtype::F32, &[]), &LoadOptions::default());

@@ -41,6 +41,10 @@ impl Script for Control {
         with(|state| state.contexts.entry(ordinal).or_default().room = Some(bytes));
     }
 
+    fn version(&self, version: i32) {
+        with(|state| state.version = Some(version));
+    }
+
     fn finish(&self) {
         with(|state| state.finish(None, true));
     }

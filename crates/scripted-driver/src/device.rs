@@ -22,8 +22,8 @@ driver! {
         if flags == 0 { Ok(()) } else { Err(INVALID_VALUE) }
     }
 
-    fn cuDriverGetVersion(_state; version: *mut c_int) {
-        put(version, 12080)
+    fn cuDriverGetVersion(state; version: *mut c_int) {
+        put(version, state.version.unwrap_or(12080))
     }
 
     fn cuDeviceGetCount(_state; count: *mut c_int) {

@@ -42,6 +42,9 @@ pub(crate) trait Script: Sync {
     /// Limits the memory pools of an opened device to `bytes` bytes from now on.
     fn room(&self, ordinal: u32, bytes: usize);
 
+    /// Sets the driver's version from now on.
+    fn version(&self, version: i32);
+
     /// Executes all queued work, beginning with the newest streams.
     fn finish(&self);
 

@@ -43,3 +43,4 @@ mod graph;
 mod launch;
 mod module;
 mod stream;
+mod tensor_map;

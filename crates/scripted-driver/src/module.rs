@@ -71,6 +71,9 @@ impl State {
     }
 }
 
+/// The static shared memory of each kernel, which reduces the limit of its dynamic shared memory.
+const STATIC_SHARED_BYTES: u32 = 16;
+
 driver! {
     fn cuModuleLoadData(state; module: *mut Handle, image: *const c_char) {
         // SAFETY: the driver's interface requires callers to pass such an image.
@@ -105,9 +108,10 @@ driver! {
         put(function, state.add(|state| &mut state.functions, context, made))
     }
 
-    fn cuFuncGetAttribute(state; value: *mut c_int, _attribute: c_int, function: Handle) {
+    fn cuFuncGetAttribute(state; value: *mut c_int, attribute: c_int, function: Handle) {
         state.functions.get(&function).ok_or(INVALID_HANDLE)?;
-        put(value, 0)
+        // The static shared memory of a block.
+        put(value, if attribute == 1 { STATIC_SHARED_BYTES as c_int } else { 0 })
     }
 
     fn cuFuncSetAttribute(state; function: Handle, attribute: c_int, value: c_int) {
@@ -115,7 +119,7 @@ driver! {
         // The maximum dynamic shared memory of a launch.
         if attribute == 8 {
             let granted = u32::try_from(value).ok();
-            let granted = granted.filter(|&bytes| bytes <= shared_bytes(known.context));
+            let granted = granted.filter(|&bytes| bytes + STATIC_SHARED_BYTES <= shared_bytes(known.context));
             known.granted = granted.ok_or(INVALID_VALUE)?;
         }
         Ok(())

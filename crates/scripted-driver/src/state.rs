@@ -54,6 +54,8 @@ pub(crate) type Table<T> = BTreeMap<Handle, In<T>>;
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) faults: Faults,
+    /// The driver's version, if a test sets it.
+    pub(crate) version: Option<i32>,
     /// Retained contexts by ordinal.
     pub(crate) contexts: BTreeMap<u32, Context>,
     pub(crate) stacks: HashMap<u64, Vec<Handle>>,

@@ -56,3 +56,38 @@ impl Counters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each count begins anew; memory that was allocated before is no part of a peak.
+    #[test]
+    fn counts_are_those_since_the_last() {
+        let counters = Counters::default();
+        let take = || {
+            let Counts {
+                launches,
+                bytes_moved,
+                peak_bytes,
+            } = counters.take();
+            [launches, bytes_moved, peak_bytes]
+        };
+        counters.launched();
+        counters.moved(7);
+        counters.allocated(100);
+        counters.allocated(20);
+        counters.freed(20);
+        assert_eq!(take(), [1, 7, 120]);
+        assert_eq!(take(), [0, 0, 0]);
+        counters.freed(50);
+        counters.allocated(60);
+        counters.launched();
+        counters.launched();
+        assert_eq!(take(), [2, 0, 10]);
+        counters.freed(110);
+        assert_eq!(take(), [0, 0, 0]);
+        counters.allocated(5);
+        assert_eq!(take(), [0, 0, 5]);
+    }
+}

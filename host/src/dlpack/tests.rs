@@ -113,6 +113,8 @@ fn what_is_no_tensor_of_this_library_is_refused_and_given_back() {
         refused(|tensor| tensor.device = DLDevice::cuda(1)),
         "from_dlpack: the tensor is on DLPack's device of type 2, number 1, must be on cpu"
     );
+    let other = refused(|tensor| tensor.device.device_id = 1);
+    assert!(other.contains("type 1, number 1"), "{other}");
     assert_eq!(
         refused(|tensor| tensor.dtype = DLDataType::of::<i32>()),
         "from_dlpack: the tensor has elements of type code 0, 32 bits and 1 lane(s), must be f32 (2, 32, 1), f16 (2, 16, 1) or bf16 (4, 16, 1)"

@@ -49,3 +49,18 @@ impl DriverError {
         DriverError::FATAL.contains(&self.code)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The errors after which CUDA refuses all further work of the process on the device.
+    #[test]
+    fn errors_of_a_lost_device_are_fatal() {
+        let is_fatal = |code: &u32| DriverError::new("cuLaunchKernel", *code, "").is_fatal();
+        let fatal: Vec<u32> = (0..1000).filter(is_fatal).collect();
+        let of_memory = [214, 220, 226];
+        let of_launches = [700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721];
+        assert_eq!(fatal, [&[4][..], &of_memory, &of_launches].concat());
+    }
+}

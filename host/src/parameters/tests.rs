@@ -77,6 +77,10 @@ fn every_defect_of_a_file_is_named() {
         assert_eq!(load(base), "FILE: is not a complete safetensors file");
     }
 
+    let longer = [&whole[..], &[0]].concat();
+    fs::write(&path, longer).unwrap();
+    assert_eq!(load(base), "FILE: is not a complete safetensors file");
+
     let halves = String::from_utf8_lossy(&whole[8..]).find("F32").unwrap() + 8;
     let mut mistyped = whole.clone();
     mistyped[halves..halves + 3].copy_from_slice(b"I32");
@@ -296,4 +300,86 @@ fn a_file_larger_than_any_memory_is_read_in_parts() {
     let options = LoadOptions::default().strict(false);
     let loaded = Parameters::load_with(&chain, &path, &options).unwrap();
     assert_eq!(loaded, Parameters::init(&chain, 3).unwrap());
+}
+
+/// Values in any order of memory are taken as the array shows them, by every call that takes values.
+#[test]
+fn values_in_any_order_of_memory_are_those_of_their_indices() {
+    let chain = chain_85();
+    let parameters = Parameters::init(&chain, 3).unwrap();
+    let lying = |turn: fn(&ArrayD<f32>) -> ArrayD<f32>| {
+        let named = parameters.iter().map(|(name, value)| {
+            let turned = turn(value);
+            assert_eq!(turned, *value);
+            (name.to_owned(), turned)
+        });
+        named.collect::<Vec<_>>()
+    };
+    let fortran = lying(|value| {
+        let reversed = value.t().as_standard_layout().into_owned();
+        reversed.reversed_axes()
+    });
+    let backwards = lying(|value| {
+        let mut turned = value.clone();
+        for axis in 0..value.ndim() {
+            turned.invert_axis(ndarray::Axis(axis));
+        }
+        let mut turned = turned.as_standard_layout().into_owned();
+        for axis in 0..value.ndim() {
+            turned.invert_axis(ndarray::Axis(axis));
+        }
+        turned
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weights.safetensors");
+    for values in [fortran, backwards] {
+        let mut set = Parameters::init(&chain, 4).unwrap();
+        for (name, value) in &values {
+            set.set(name, value.clone()).unwrap();
+        }
+        for made in [set, Parameters::new(&chain, values).unwrap()] {
+            assert_eq!(made, parameters);
+            assert!(made.values().iter().all(ArrayD::is_standard_layout));
+            made.save(&path).unwrap();
+            assert_eq!(Parameters::load(&chain, &path).unwrap(), parameters);
+        }
+    }
+}
+
+#[test]
+fn values_of_other_shapes_are_refused_by_every_call() {
+    let wide = KernelBench85 {
+        kernel_size: [3, 5],
+        ..KernelBench85::default()
+    };
+    let wide = wide.chain().unwrap();
+    let mut parameters = Parameters::init(chain_85(), 3).unwrap();
+    let before = parameters.clone();
+    let refused = "conv.weight: shape is [64, 8, 3, 3], expected [64, 8, 3, 5]";
+    assert_eq!(parameters.check(&wide).unwrap_err().to_string(), refused);
+    let named = parameters.iter();
+    let named = named.map(|(name, value)| (name.to_owned(), value.clone()));
+    let made = Parameters::new(&wide, named.collect::<Vec<_>>());
+    assert_eq!(made.unwrap_err().to_string(), refused);
+    // As many elements are not enough.
+    for shape in [&[64, 8, 9][..], &[8, 64, 3, 3], &[64, 8, 3, 3, 1], &[0]] {
+        let set = parameters.set("conv.weight", ArrayD::zeros(shape));
+        assert!(
+            matches!(set, Err(ParametersError::Shapes { .. })),
+            "{shape:?}"
+        );
+    }
+    assert_eq!(parameters, before);
+}
+
+/// A long list names twelve and counts the others.
+#[test]
+fn lists_of_names_end_after_twelve() {
+    let listed = |len: usize| crate::tensor_file::given::listed(&(1..=len).collect::<Vec<_>>());
+    let twelve = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12";
+    assert_eq!(listed(0), "nothing");
+    assert_eq!(listed(2), "1, 2");
+    assert_eq!(listed(12), twelve);
+    assert_eq!(listed(13), format!("{twelve} and 1 more"));
+    assert_eq!(listed(20), format!("{twelve} and 8 more"));
 }

@@ -184,6 +184,13 @@ mod tests {
                 .collect();
             let slots = schedule(&accesses);
             let complete = complete(&slots);
+            for (later, Slot { waits, .. }) in slots.iter().enumerate() {
+                for &at in waits {
+                    let mut others = waits.iter().filter(|&&other| other > at);
+                    let is_implied = others.any(|&other| complete[other][at]);
+                    assert!(!is_implied, "seed {seed}: {later} waits for {at}");
+                }
+            }
             for later in 0..accesses.len() {
                 for earlier in 0..later {
                     let mut pairs = accesses[later]

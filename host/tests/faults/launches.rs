@@ -9,6 +9,7 @@ use convfuse::model::Launches;
 use convfuse::raw::RawPointer;
 use convfuse::{DType, Error, InputsError, Model, Options, Result, Stream, Tensor};
 
+use crate::driver::{Driver, Mode};
 use crate::things::*;
 
 const SHAPE: [usize; 5] = [2, 3, 5, 6, 7];
@@ -148,8 +149,17 @@ fn a_recorded_run_is_one_call_and_frees_its_graph_behind_it() {
         // SAFETY: all memory is the streams' own, and stays until the work is done.
         let recorded = unsafe { launches.record(&stream, &[raw], &[], &[output], workspace) };
         let mut recorded = recorded.unwrap();
-        // The recording outlives the launches and the model that it was made of.
+        // Later recordings leave no stream behind with the launches.
+        let alive = || script.alive(home.device().ordinal().unwrap());
+        let before = alive();
+        // SAFETY: as above.
+        let again = unsafe { launches.record(&stream, &[raw], &[], &[output], workspace) };
+        drop(again.unwrap());
+        assert_eq!(alive(), before);
+        // The recording outlives the launches and the model that it was made of. What they give back in the
+        // order of the model's stream is gone after the wait.
         drop((launches, model));
+        home.synchronize().unwrap();
         let (kernels, graphs) = launched();
         for _ in 0..3 {
             // SAFETY: as above.
@@ -218,6 +228,43 @@ fn runs_of_many_launches_are_captured_on_several_streams() {
             in_capture(&stream, || assert!(run(&stream).is_err()));
         }
         captured(&stream, || run(&stream)).unwrap();
+    });
+}
+
+/// The descriptions of the tensor maps of a channels-last convolution of these channels, and its launches.
+fn described(script: Driver, stream: &Stream, channels: usize, rows: usize) -> String {
+    script.begin(Mode::Late);
+    let conv = Layer::conv2d("conv", 72, [3, 5]);
+    let conv = conv.stride([1, 2]).padding([1, 2]).dilation([2, 1]);
+    let chain = Chain::new(channels, [conv]).unwrap();
+    let tensors = chain.parameters().iter();
+    let half = |shape: &[usize]| Tensor::zeros(stream, shape, DType::F16).unwrap();
+    let tensors = tensors.map(|one| half(&one.shape)).collect();
+    let model = Model::from_tensors(stream, &chain, tensors, DType::F16).unwrap();
+    let x = half(&[2, rows, 40, channels]).permute(&[0, 3, 1, 2]);
+    model.forward(&x.unwrap()).unwrap();
+    script.log(stream.device().ordinal().unwrap())
+}
+
+/// Old drivers set a bit of small maps that devices must not see.
+#[test]
+fn a_bit_of_small_tensor_maps_is_cleared_for_old_drivers() {
+    late(|script, _, [stream, _]| {
+        // All bits of a word but one, as its bytes.
+        let is_cleared = |rows| {
+            let log = described(script, &stream, 64, rows);
+            log.contains("[255, 255, 223, 255, 255, 255, 255, 255]")
+        };
+        // A sample of 12 or 13 rows, of 40 pixels of 64 channels each: two are 122,880 or 133,120 bytes.
+        for (version, rows, expected) in [
+            (12_080, 12, true),
+            (13_010, 12, true),
+            (13_010, 13, false),
+            (13_020, 12, false),
+        ] {
+            script.version(version);
+            assert_eq!(is_cleared(rows), expected, "{version}, {rows} rows");
+        }
     });
 }
 

@@ -44,7 +44,7 @@ fn what_fits_beside_what_is_held_is_allocated() {
 /// The launches of one kernel request as much shared memory as a row takes, larger ones after smaller ones.
 #[test]
 fn launches_of_one_kernel_may_name_more_shared_memory_each_time() {
-    late(|_, _, [stream, _]| {
+    late(|script, _, [stream, _]| {
         let layers = [
             Layer::from(Layer::group_norm("norm", 8)),
             Layer::from(Layer::scale("scale")),
@@ -59,6 +59,8 @@ fn launches_of_one_kernel_may_name_more_shared_memory_each_time() {
         }
         let beyond = named.iter().filter(|&&bytes| bytes > 48 << 10).count();
         assert!(beyond == 5, "{named:?}");
+        // The first of them asks for all that a launch may name.
+        assert_eq!(script.count("cuFuncSetAttribute"), 1);
     });
 }
 

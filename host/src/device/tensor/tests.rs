@@ -6,7 +6,7 @@ use ndarray::{Array, IxDyn, array};
 
 use crate::device::kind::Device;
 use crate::device::stream::Stream;
-use crate::device::tensor::Tensor;
+use crate::device::tensor::{Order, Tensor};
 use crate::dtype::{DType, Element, f16};
 
 fn stream() -> Stream {
@@ -108,6 +108,8 @@ fn strides_that_are_none_and_addresses_that_are_none_are_refused() {
         "cpu: out of memory: 18446744073709551615 bytes requested, more than any address space";
     assert_eq!(refused(start, &[isize::MAX, 1], &[3, 3]), message);
     assert_eq!(refused(start, &[1], &[1 << 62]), message);
+    // Few elements, far from each other.
+    assert_eq!(refused(start, &[1 << 61], &[2]), message);
 }
 
 #[test]
@@ -119,4 +121,56 @@ fn a_slice_says_what_it_cannot_be() {
         "slice: the range of axis 0 is 2..4 by 1, must lie within 0..3, by 1 or more"
     );
     assert_eq!(x.slice(3..3).unwrap().shape(), [0, 2]);
+}
+
+#[test]
+fn views_are_as_aligned_as_the_address_of_their_first_element() {
+    for first in 0..8 {
+        let (x, _) = lent(vec![0f32; 64], first, &[48], None);
+        for start in 0..8 {
+            let y = x.slice(start..start + 16).unwrap();
+            let is_aligned = y.as_raw().unwrap().addr().is_multiple_of(16);
+            assert_eq!(y.order().unwrap() == Order::Dense, is_aligned);
+            assert_eq!(y.must_be_aligned(("test", "y")).is_ok(), is_aligned);
+            // Kernels read other strides in place only from aligned addresses.
+            let y = y.reshape(&[1, 2, 2, 4]).unwrap().permute(&[0, 3, 1, 2]);
+            let y = y.unwrap();
+            let strides = y.order().unwrap().strides(y.shape());
+            assert_eq!(strides.is_some(), is_aligned);
+        }
+    }
+}
+
+#[test]
+fn results_are_written_where_a_view_of_lent_memory_begins() {
+    let (x, _) = lent(vec![1.0f32; 8], 0, &[8], None);
+    let whole = x.on(&stream()).unwrap();
+    let mut y = x.slice(3..5).unwrap();
+    let computed = Tensor::from_array(&stream(), &array![2.0f32, 3.0]).unwrap();
+    // A tensor that others share takes the results' memory and leaves its own unchanged.
+    y.clone().assign(computed.clone()).unwrap();
+    assert_eq!(
+        whole.to_array::<f32>().unwrap(),
+        ndarray::Array1::<f32>::ones(8).into_dyn()
+    );
+    drop((x, whole));
+    let start = y.as_raw().unwrap().cast::<f32>();
+    y.assign(computed).unwrap();
+    // SAFETY: the tensor keeps the eight elements alive, three of them in front of its own.
+    let all = unsafe { std::slice::from_raw_parts(start.sub(3), 8) };
+    assert_eq!(all, [1.0, 1.0, 1.0, 2.0, 3.0, 1.0, 1.0, 1.0]);
+}
+
+#[test]
+fn shapes_are_too_large_even_without_elements() {
+    let x = Tensor::zeros(&stream(), &[0, 3], DType::F32).unwrap();
+    assert_eq!(x.reshape(&[7, 0]).unwrap().shape(), [7, 0]);
+    for shape in [
+        &[0, usize::MAX][..],
+        &[0, op_spec::MAX_ELEMENTS + 1],
+        &[1 << 40, 0, 1 << 40],
+    ] {
+        assert!(x.reshape(shape).is_err(), "{shape:?}");
+        assert!(Tensor::zeros(&stream(), shape, DType::F32).is_err());
+    }
 }
