@@ -383,3 +383,25 @@ fn lists_of_names_end_after_twelve() {
     assert_eq!(listed(13), format!("{twelve} and 1 more"));
     assert_eq!(listed(20), format!("{twelve} and 8 more"));
 }
+
+/// The layer with the longest name that a tensor's name begins with is the tensor's layer.
+#[test]
+fn a_tensor_belongs_to_the_innermost_layer() {
+    let layers = ["block", "block.conv", "block.conv.inner"];
+    let conv = |name: &str| Layer::conv1d(name, 3, 1).bias(false);
+    for order in [[0, 1, 2], [2, 1, 0]] {
+        let chain = Chain::new(3, order.map(|at| Layer::from(conv(layers[at])))).unwrap();
+        for (at, layer) in order.into_iter().enumerate() {
+            let bias = format!("{}.bias", layers[layer]);
+            let weights =
+                layers.map(|name| (format!("{name}.weight"), ArrayD::zeros(&[3, 3, 1][..])));
+            let given = weights
+                .into_iter()
+                .chain([(bias.clone(), ArrayD::zeros(&[3][..]))]);
+            assert_eq!(
+                Parameters::new(&chain, given).unwrap_err().to_string(),
+                format!("{bias}: layer {at}, conv1d, takes it only with \"bias\": true")
+            );
+        }
+    }
+}

@@ -231,6 +231,34 @@ fn runs_of_many_launches_are_captured_on_several_streams() {
     });
 }
 
+/// Launches that do not depend on each other use all streams, and each stream joins the capture's.
+#[test]
+fn all_streams_of_a_capture_join_its_own() {
+    late(|script, _, [stream, _]| {
+        let mut graph = Graph::builder("x", 4);
+        for index in 0..9 {
+            graph = graph.layer(format!("y{index}"), "x", Layer::clamp(0.0, 1.0));
+            if index < 8 {
+                graph = graph.output(format!("y{index}"));
+            }
+        }
+        let graph = graph.build("y8").unwrap();
+        let x = input(&stream, &[2, 4, LEN]);
+        let options = Options::default();
+        let launches = Launches::functional(&stream, &graph, &x, &[], &options).unwrap();
+        let ys = launches.outputs().map(|(shape, _)| input(&stream, shape));
+        let ys: Vec<Tensor> = ys.collect();
+        let address = |tensor: &Tensor| tensor.as_raw().unwrap();
+        let ys: Vec<RawPointer> = ys.iter().map(address).collect();
+        let x = [address(&x)];
+        // SAFETY: all memory is the stream's own, and stays until the graph is gone.
+        let run = || unsafe { launches.run(&stream, &x, &[], &ys, null_mut()) };
+        captured(&stream, run).unwrap();
+        // The capture's stream waits for the three others.
+        assert_eq!(script.count("cuStreamWaitEvent"), 6);
+    });
+}
+
 /// The descriptions of the tensor maps of a channels-last convolution of these channels, and its launches.
 fn described(script: Driver, stream: &Stream, channels: usize, rows: usize) -> String {
     script.begin(Mode::Late);
@@ -244,6 +272,35 @@ fn described(script: Driver, stream: &Stream, channels: usize, rows: usize) -> S
     let x = half(&[2, rows, 40, channels]).permute(&[0, 3, 1, 2]);
     model.forward(&x.unwrap()).unwrap();
     script.log(stream.device().ordinal().unwrap())
+}
+
+/// Tensor maps have columns, rows and slices in this order, and a swizzle as wide as their lines.
+#[test]
+fn tensor_maps_are_described_to_the_driver() {
+    late(|script, _, [stream, _]| {
+        for (channels, swizzle) in [(64, 3), (32, 2), (16, 1)] {
+            let bytes = |pixels: usize| 2 * channels * pixels;
+            let (row, sample) = (bytes(40), bytes(33 * 40));
+            let windows = format!(
+                "windows of type 1, swizzle {swizzle}: [{channels}, 40, 33, 1, 2] by [{}, {row}, {sample}, \
+                 {sample}], from [-2, -1, 0] to [-3, -3, 0] by [1, 2, 1, 1, 1], {channels} channels of 64 \
+                 pixels",
+                bytes(1)
+            );
+            let (filter, filters) = (bytes(15), bytes(15 * 72));
+            let of_filters = format!(
+                "boxes of type 1, swizzle {swizzle}: [{channels}, 15, 72, 1, 1] by [{}, {filter}, {filters}, \
+                 {filters}], [{channels}, 1, 64, 1, 1] by [1, 1, 1, 1, 1]",
+                bytes(1)
+            );
+            let of_results = "boxes of type 1, swizzle 3: [72, 1240, 1, 1, 1] by [144, 178560, 178560, \
+                 178560], [64, 64, 1, 1, 1] by [1, 1, 1, 1, 1]";
+            let log = described(script, &stream, channels, 33);
+            for map in [&windows, &of_filters, of_results] {
+                assert!(log.lines().any(|line| line == map), "no {map} in {log}");
+            }
+        }
+    });
 }
 
 /// Old drivers set a bit of small maps that devices must not see.

@@ -1,6 +1,7 @@
 use ndarray::{Array, Array5, ArrayViewD, Axis, IxDyn, s};
 
 use super::chunks::Chunks;
+use super::pipeline::Pipeline;
 use super::*;
 use crate::data;
 use crate::device::Device;
@@ -8,6 +9,7 @@ use crate::dtype::{DType, f16};
 use crate::error::Error;
 use crate::model::pipelines::KEPT_PIPELINES;
 use crate::operators::Precision;
+use op_spec::Layout;
 use op_spec::graph::presets::KernelBench79;
 use op_spec::graph::{Chain, Graph, Layer};
 
@@ -135,6 +137,67 @@ fn a_pipeline_is_used_again_for_the_same_options_alone() {
     assert_ne!(all[0], all[1]);
 }
 
+/// Each cut has its own pipeline, and the results of all are the same.
+#[test]
+fn a_pipeline_is_used_again_for_the_same_cut_alone() {
+    let model = model(&Device::cpu(), DType::F32);
+    let x = data::signed(1, SHAPE).into_dyn();
+    let shares = Share::whole(&model, &SHAPE);
+    let wanted = bits(&model.forward_array(&x).unwrap());
+    let sample_bytes = sample_bytes(&model);
+    for (kept, samples, stages) in [(1, 2, 2), (2, 3, 2), (2, 3, 1)] {
+        let cut = Cut {
+            chunk_bytes: [samples * sample_bytes; 2],
+            stages,
+            ..small(sample_bytes)
+        };
+        let y = fresh(&shares, &[x.view()], &Options::default(), &cut).unwrap();
+        assert_eq!(bits(&y), wanted);
+        assert_eq!(model.pipelines().kept().len(), kept);
+        let chunks = shares[0].chunks(&Options::default(), &cut).unwrap();
+        let options = Options::default().output_layout(Layout::Nchw);
+        let is_it = |of: &Pipeline<f32>| of.is_for(&SHAPE, &options, chunks.expect("a cut"));
+        let pipeline = model.pipelines().take(is_it);
+        model
+            .pipelines()
+            .give(pipeline.expect("a pipeline of this cut"));
+    }
+}
+
+/// Host arrays are row-major, whatever the layout of tensors, in chunks or whole, pinned or not.
+#[test]
+fn arrays_are_row_major_whatever_the_layout_of_outputs() {
+    const SHAPE: [usize; 4] = [5, 8, 4, 6];
+    let layers = (Layer::conv2d("conv", 16, 3), Layer::relu());
+    let chain = Chain::new(8, layers).unwrap();
+    let x = data::signed(1, SHAPE).into_dyn();
+    for device in [Device::cpu(), Device::emulator()] {
+        let model = Model::init(&device.stream().unwrap(), &chain, 3).unwrap();
+        let wanted = model.forward_array(&x).unwrap();
+        let shares = Share::whole(&model, &SHAPE);
+        let parts = [0..2, 2..5].map(|samples| Share::part(&model, &SHAPE, samples));
+        let mut pin = PinnedArray::<f32>::zeros(&device, &SHAPE).unwrap();
+        pin.view_mut().unwrap().assign(&x);
+        for layout in [Layout::Nhwc, Layout::Nchw] {
+            let options = Options::default().output_layout(layout);
+            for (shares, cut) in [&shares[..], &parts]
+                .into_iter()
+                .flat_map(|shares| [small(4 * 320), Cut::default()].map(|cut| (shares, cut)))
+            {
+                let y = fresh(shares, &[x.view()], &options, &cut).unwrap();
+                assert_eq!(bits(&y), bits(&wanted), "{layout}");
+                let mut y = PinnedArray::<f32>::zeros(&device, wanted.shape()).unwrap();
+                pinned(shares, &[&pin], &mut y, &options, &cut).unwrap();
+                assert_eq!(
+                    bits(&y.view().unwrap().to_owned()),
+                    bits(&wanted),
+                    "{layout}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn the_emulator_makes_the_same_bits_of_chunks() {
     chunks_make_the_same_bits(&Device::emulator(), DType::F32);
@@ -213,10 +276,12 @@ fn residuals_are_cut_along(device: &Device) {
     let pins = [&x, &early, &late, &more].map(pin);
     let mut y = PinnedArray::<f32>::zeros(device, &[7, 5, 6]).unwrap();
     for cut in [cut, Cut::default()] {
-        y.view_mut().unwrap().fill(0.0);
         let (inputs, options) = (pins.each_ref(), Options::default());
-        pinned(&shares, &inputs, &mut y, &options, &cut).unwrap();
-        assert_eq!(bits(&y.view().unwrap().to_owned()), wanted);
+        for shares in [&shares[..], &parts] {
+            y.view_mut().unwrap().fill(0.0);
+            pinned(shares, &inputs, &mut y, &options, &cut).unwrap();
+            assert_eq!(bits(&y.view().unwrap().to_owned()), wanted);
+        }
     }
     // An input with one sample less than the first input.
     let short = late.slice_axis(Axis(0), (..6).into()).to_owned();
@@ -242,7 +307,10 @@ fn arrays_that_the_model_is_not_for_are_refused() {
     let shape = model.output_shape(&SHAPE).unwrap();
     let mut y = PinnedArray::<f16>::zeros(&device, &shape).unwrap();
     let refused = model.forward_pinned(&half, &mut y, &Options::default());
-    assert!(matches!(refused, Err(Error::DTypeMismatch { .. })));
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "model: pinned array is f16, must be f32"
+    );
     let x = PinnedArray::<f32>::zeros(&device, &SHAPE).unwrap();
     let mut y = PinnedArray::<f32>::zeros(&device, &SHAPE).unwrap();
     let refused = model.forward_pinned(&x, &mut y, &Options::default());

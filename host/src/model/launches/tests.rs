@@ -10,6 +10,7 @@ use launch_config::Arch;
 
 mod filters_in_place;
 mod norms;
+mod on_cpu;
 mod outputs;
 mod refusals;
 mod renewed;
@@ -206,8 +207,12 @@ fn parameters_of_other_types_and_layouts_are_converted_in_each_run() {
             );
             // Norms read unrounded parameters, so a model with all parameters rounded differs.
             let rounded = tensors(&stream, &wide, DType::F16);
-            let model = Model::from_tensors(&stream, chain, rounded, DType::F16).unwrap();
-            let rounded = model.forward_with(&x, &options).unwrap();
+            let turned = rounded.iter().map(channels_last).collect();
+            let [rounded, turned] = [rounded, turned].map(|tensors: Vec<Tensor>| {
+                let model = Model::from_tensors(&stream, chain, tensors, DType::F16).unwrap();
+                model.forward_with(&x, &options).unwrap()
+            });
+            assert_eq!(bits(&turned), bits(&rounded), "{}", chain.operators());
             let names = chain.parameters().iter().map(|parameter| &parameter.name);
             let has_norm = names.into_iter().any(|name| name.contains("norm."));
             // The folded parameters of this partition are stored in the tensors' type.

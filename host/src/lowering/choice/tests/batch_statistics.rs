@@ -161,3 +161,30 @@ fn norms_and_pools_are_two_regions() {
         assert_eq!(of.expect("kernels").0, format!("{asked} @implicit-gemm"));
     }
 }
+
+/// A launch for each sample has no statistics of other samples.
+#[test]
+fn one_launch_has_the_statistics_of_a_sample() {
+    let norm = |of_batch: bool| match of_batch {
+        true => Layer::from(Layer::batch_norm("norm").training(true)),
+        false => Layer::instance_norm("norm").affine(true).into(),
+    };
+    for of_batch in [false, true] {
+        let layers = vec![
+            Layer::conv2d("conv", 64, 3).into(),
+            norm(of_batch),
+            Layer::scale("scale").into(),
+            Layer::max_pool2d(4).into(),
+            Layer::clamp(0.0, 1.0),
+        ];
+        let chain = Chain::new(8, layers).unwrap();
+        let row = rows(
+            &chain,
+            &[128, 8, 128, 128],
+            DType::F32,
+            &H200,
+            &Options::default(),
+        );
+        assert_eq!(row == "one-launch-2d", !of_batch, "{row}");
+    }
+}

@@ -67,3 +67,66 @@ fn exact_products_stay_as_their_inputs() {
     let got = launches(&graph(3, true), 3, DType::F32, &Options::default());
     assert!(got.iter().all(|of| of.starts_with("Nchw")), "{got:?}");
 }
+
+/// A network is channels last if half of its products are matrix products.
+#[test]
+fn half_of_the_products_suffice() {
+    let fast = Options::default().precision(Precision::Fast);
+    let is_nhwc = |groups: [usize; 3]| {
+        let conv = |at: usize| Layer::conv2d(&format!("conv{at}"), 64, 3).padding(1);
+        let convs = (0..3).map(|at| Layer::from(conv(at).groups(groups[at])));
+        let layers: Vec<Layer> = convs.chain([Layer::adaptive_avg_pool2d(1)]).collect();
+        let graph = Chain::new(16, layers).unwrap();
+        let got = launches(&graph, 16, DType::F16, &fast);
+        got.iter().any(|of| of.contains("gemm_sm90_m"))
+    };
+    // The layers have 16, 64 / groups and 64 / groups multiply-adds per result and tap.
+    assert!(is_nhwc([1, 1, 1]));
+    assert!(is_nhwc([1, 2, 1]));
+    assert!(!is_nhwc([1, 2, 2]));
+}
+
+/// A flatten or reshape at the end of a region reads NCHW.
+#[test]
+fn regions_with_another_shape_write_nchw() {
+    let depthwise = Layer::conv2d("conv", 16, 3).groups(16);
+    let layers: [Layer; 7] = [
+        Layer::relu(),
+        Layer::max_pool2d(2).into(),
+        Layer::avg_pool2d(2).into(),
+        depthwise.into(),
+        Layer::conv2d("conv", 32, 3).into(),
+        Layer::batch_norm("norm").into(),
+        Layer::instance_norm("norm").into(),
+    ];
+    let input = [8, 16, 20, 24];
+    let orders = [
+        Order::Dense,
+        Order::of_layout(&input, Layout::Nhwc).unwrap(),
+    ];
+    for (layer, order) in layers
+        .iter()
+        .flat_map(|layer| orders.map(|order| (layer, order)))
+    {
+        let chain = Chain::new(16, vec![layer.clone(), Layer::flatten()]).unwrap();
+        for (dtype, properties) in [(DType::F32, H200), (DType::F16, H200), (DType::F16, A100)] {
+            let chosen = choose(Query {
+                graph: &chain,
+                problem: &chain.problem(&input).unwrap(),
+                dtype,
+                orders: &[order],
+                given: &[],
+                read_as: &[],
+                properties: &properties,
+                options: &Options::default(),
+            });
+            for region in chosen.unwrap() {
+                let RegionFacts { layers, writes, .. } = &region.facts;
+                assert!(
+                    !layers.contains("flatten") || *writes == Layout::Nchw,
+                    "{layers}"
+                );
+            }
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The partitions that can be requested, and the reports on the rows that were tried.
 
-use op_spec::graph::{Layer, Partition};
+use op_spec::graph::{Layer, OtherTensor, Partition};
 
 use super::*;
 
@@ -74,12 +74,44 @@ fn partitions_say_which_regions_and_which_rows() {
         (up, "transposed", "transposed | tensor"),
     ] {
         let first: Layer = first;
-        let text = format!("{} silu mish tanh @{row}", first.operator());
+        let text = format!("{} silu mish tanh", first.operator());
         let layers = vec![first, Layer::silu(), Layer::mish(), Layer::tanh()];
         let (chain, input) = (Chain::new(64, layers).unwrap(), [8, 64, 56, 56]);
         assert_eq!(ask(&chain, &input, &text), row);
+        assert_eq!(ask(&chain, &input, &format!("{text} @{row}")), row);
         let by_itself = rows(&chain, &input, DType::F32, &H200, &Options::default());
         assert_eq!(by_itself, alone);
+    }
+}
+
+#[test]
+fn a_value_that_is_read_again_is_not_inside_of_a_region() {
+    let gate = Layer::mul(OtherTensor::Layer(0));
+    let layers = vec![
+        Layer::conv2d("conv", 64, 3).into(),
+        Layer::hardswish(),
+        gate,
+    ];
+    let chain = Chain::new(64, layers).unwrap();
+    let ask = |text: &str| {
+        let options = Options::default().partition(Partition::parse(&chain, text).unwrap());
+        rows(&chain, &[2, 64, 20, 24], DType::F32, &H200, &options)
+    };
+    assert_eq!(ask("conv2d | hardswish mul"), "implicit-gemm | tensor");
+    assert_eq!(
+        ask("conv2d | hardswish | mul"),
+        "implicit-gemm | tensor | tensor"
+    );
+    for (text, asked) in [
+        ("conv2d hardswish | mul", ""),
+        ("conv2d hardswish @tensor | mul", " called tensor"),
+    ] {
+        assert_eq!(
+            ask(text),
+            format!(
+                "conv2d hardswish: no kernels{asked}: others take what one of them gives that is not the last"
+            )
+        );
     }
 }
 
@@ -151,4 +183,22 @@ fn every_row_that_was_asked_is_kept() {
             "taken"
         ]
     );
+}
+
+/// The row for a convolution and a mean pays from a number of positions on.
+#[test]
+fn means_of_convolutions_pay_from_their_bounds_on() {
+    let layers = vec![
+        Layer::from(Layer::conv2d("conv", 64, [1, 3])),
+        Layer::adaptive_avg_pool2d(1),
+    ];
+    let chain = Chain::new(16, layers).unwrap();
+    for (precision, bound) in [(Precision::Accurate, 512), (Precision::Fast, 4096)] {
+        let options = Options::default().precision(precision);
+        for (positions, pays) in [(bound - 1, false), (bound, true), (bound + 1, true)] {
+            let input = [8, 16, 1, positions + 2];
+            let row = rows(&chain, &input, DType::F32, &H200, &options);
+            assert_eq!(row == "conv-mean", pays, "{precision}, {positions}: {row}");
+        }
+    }
 }
