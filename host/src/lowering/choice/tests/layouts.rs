@@ -73,7 +73,7 @@ fn exact_products_stay_as_their_inputs() {
 fn half_of_the_products_suffice() {
     let fast = Options::default().precision(Precision::Fast);
     let is_nhwc = |groups: [usize; 3]| {
-        let conv = |at: usize| Layer::conv2d(&format!("conv{at}"), 64, 3).padding(1);
+        let conv = |at: usize| Layer::conv2d(format!("conv{at}"), 64, 3).padding(1);
         let convs = (0..3).map(|at| Layer::from(conv(at).groups(groups[at])));
         let layers: Vec<Layer> = convs.chain([Layer::adaptive_avg_pool2d(1)]).collect();
         let graph = Chain::new(16, layers).unwrap();
