@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from ._table import POINTWISE, ROWS, SPLITS, WHOLE, Path, Refused, gate, operand, part, readers, value
+from ._table import POINTWISE, REDUCTIONS, ROWS, SPLITS, WHOLE, Path, Refused
+from ._table import gate, operand, part, readers, reduces_to_no_channels, value
 
 __all__ = ["Layers"]
 
@@ -136,6 +137,10 @@ class Layers:
             ROWS[users[0].target](users[0], path)
         if value(path.last).dtype is not path.dtype:
             raise Refused(f"from {path.dtype} to {value(path.last).dtype}")
+        shape = value(path.last).shape
+        if path.layers and reduces_to_no_channels(path.layers[-1]) and _has_channels(path.last) and all(type(one) is int for one in shape[1:]):
+            # The next axis becomes the channels.
+            path.add({"reshape": {"shape": list(shape[1:])}}, [])
         self.must_fit(path)
         return path
 
@@ -158,7 +163,7 @@ class Layers:
         own = attributes.get("name")
         if own is None:
             given = [attributes["input"]] if "input" in attributes else attributes.get("inputs", [])
-            others = [self.values[path.inputs[int(one.removeprefix("r"))]] for one in given]
+            others = [self._input(one, path) for one in given]
             if "inputs" in attributes:
                 return {name: attributes | {"inputs": others}}
             return {name: attributes | dict(zip(["input"], others))}
@@ -172,6 +177,16 @@ class Layers:
             attributes["initialisation"] = "ones"
         return {name: attributes}
 
+    def _input(self, name: str, path: Path) -> str:
+        """The network's name of a further input of a path, in the shape that its layer takes."""
+        node = path.inputs[int(name.removeprefix("r"))]
+        before, shape = self.values[node], path.reshaped.get(name)
+        if shape is None:
+            return before
+        now = self.fresh(self.base(path.nodes[0], "reshape"))
+        self.layers.append({"name": now, "input": before, "layer": {"reshape": {"shape": shape}}})
+        return now
+
     def _append(self, path: Path, layers: list[dict[str, Any]]) -> None:
         """Adds the layers of a path after the value that it begins with."""
         before = self.values[path.x]
@@ -181,6 +196,15 @@ class Layers:
             self.layers.append({"name": now, "input": before, "layer": layer})
             before = now
         self.values[path.last] = before
+
+
+def _has_channels(node: fx.Node) -> bool:
+    """Whether layers that may need channels read a value, or functions of it."""
+    without = {one for one in REDUCTIONS if one is not aten.mean.dim}
+    return any(
+        _has_channels(one) if one.target in POINTWISE else one.op != "output" and one.target not in without
+        for one in readers(node)
+    )
 
 
 def _is_of_one_size(node: fx.Node) -> bool:

@@ -33,9 +33,6 @@ _OF_VALUES = frozenset({*FIRST, *(one for one in WHOLE if "pool" in str(one) or 
 # Linear maps. PyTorch has its own setting for the products of float32 matrices.
 _LINEAR = (aten.linear.default, *PRODUCTS)
 
-# Operators that are layers together with others.
-_WITHIN = (aten.transpose.int,)
-
 # Operands that are parameters, by operator.
 _PARAMETERS = ("weight", "bias", "running_mean", "running_var")
 
@@ -112,7 +109,7 @@ def _candidates(graph: fx.Graph, fast: bool, cpu: bool) -> set[fx.Node]:
         elif node.target in _LINEAR:
             is_layer = known.dtype is not torch.float32 or linear_is_alike
         else:
-            is_layer = any(node.target in one for one in (ROWS, WHOLE, SPLITS, _WITHIN))
+            is_layer = any(node.target in one for one in (ROWS, WHOLE, SPLITS))
         if is_layer:
             found.add(node)
     return found

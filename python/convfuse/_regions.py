@@ -69,7 +69,8 @@ _KNOWN = b"".join(
     pathlib.Path(__file__).with_name(one).read_bytes()
     for one in ("_chain.py", "_layers.py", "_networks.py", "_regions.py", "ops.py")
 )
-_NAME = f"convfuse_{crc32(_KNOWN):08x}"
+# A name that ended in digits alone would lose them in the next name.
+_NAME = f"convfuse_v{crc32(_KNOWN):08x}"
 
 # Metadata of a node that do not apply to its replacement.
 _OF_THE_OPERATOR = frozenset({"tensor_meta", "eager_input_vals"})

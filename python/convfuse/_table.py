@@ -25,6 +25,7 @@ __all__ = [
     "FIRST",
     "POINTWISE",
     "PRODUCTS",
+    "REDUCTIONS",
     "ROWS",
     "SPLITS",
     "TYPES",
@@ -37,6 +38,7 @@ __all__ = [
     "operand",
     "part",
     "readers",
+    "reduces_to_no_channels",
     "same",
     "value",
 ]
@@ -110,6 +112,8 @@ class Path:
         self.layers: list[dict[str, Any]] = []
         self.parameters: dict[str, fx.Node] = {}
         self.inputs = [x]
+        self.reshaped: dict[str, list[int]] = {}
+        """The extents behind the batch that further inputs of a network's layers get before these, by name."""
         self.values: dict[fx.Node, int] = {}
         """The layers by their values."""
         self.renewed: dict[fx.Node, fx.Node] = {}
@@ -125,7 +129,7 @@ class Path:
     @property
     def channels(self) -> int:
         """The channels of the last value."""
-        if any(_reduces_to_no_channels(one) for one in self.layers):
+        if any(reduces_to_no_channels(one) for one in self.layers):
             raise Refused("behind a reduction of the channels")
         return self.known.shape[1]
 
@@ -311,11 +315,19 @@ def _pad(node: fx.Node, path: Path, mode: str) -> None:
     path.follow([node])
 
 
-def _pad_widths(node: fx.Node, path: Path) -> list[tuple[int, int]]:
-    """The padding widths before and after each spatial axis."""
+def _widths(node: fx.Node, axes: int) -> list[int]:
+    """The padding widths, the last axis first, without those of 0 in front of this number of axes."""
     a = arguments(node)
     pads = _numbers(a["pad"] if "pad" in a else a["padding"])
+    while len(pads) > 2 * axes and not any(pads[-2:]):
+        pads = pads[:-2]
+    return pads
+
+
+def _pad_widths(node: fx.Node, path: Path) -> list[tuple[int, int]]:
+    """The padding widths before and after each spatial axis."""
     axes = path.known.dim() - 2
+    pads = _widths(node, axes)
     pairs = [(0, 0)] * (axes - len(pads) // 2) + list(zip(pads[-2::-2], pads[::-2]))
     if axes < 1 or len(pairs) != axes:
         raise Refused("padding of the channels or the batch")
@@ -366,7 +378,23 @@ def _zeros_alone(node: fx.Node, path: Path) -> None:
         _max_pool_within(node, path)
         return
     _expect_zeros(node)
-    _pad_layer(node, path, "zeros")
+    axes = path.known.dim() - 2
+    if len(_widths(node, axes)) == 2 * (axes + 1):
+        _pad_channels(node, path)
+    else:
+        _pad_layer(node, path, "zeros")
+
+
+def _pad_channels(node: fx.Node, path: Path) -> None:
+    """Zeros before and after the channels, which become a spatial axis for it."""
+    channels, *extents = _numbers(path.known.shape[1:])
+    *others, before, after = _widths(node, len(extents))
+    if any(others) or min(before, after) < 0:
+        raise Refused("padding of the channels and other axes, or of negative widths")
+    behind = [-1] if extents else []
+    path.add({"reshape": {"shape": [1, channels, *behind]}}, [])
+    path.add({"pad": {"padding": [0, 0] * len(behind) + [before, after]}}, [])
+    path.add({"reshape": {"shape": [before + channels + after, *extents]}}, [node])
 
 
 @_whole(*(target for target, row in ROWS.items() if row is _reflect))
@@ -400,6 +428,9 @@ def _of_channels(node: fx.Node, path: Path) -> None:
     def order(permutation: fx.Node) -> list[int]:
         return [one % rank for one in permutation.args[1]]
 
+    if _moves_nothing(node, path):
+        _reshape(node, path)
+        return
     if rank < 3 or order(node) != there:
         raise Refused("a permutation other than of the channels to the end")
     path.follow([node])
@@ -424,6 +455,26 @@ def _of_channels(node: fx.Node, path: Path) -> None:
             _linear_of_rows(user, path)
         else:
             raise Refused(f"{user.target} of a value with its channels at the end")
+
+
+def _moves_nothing(node: fx.Node, path: Path) -> bool:
+    """Whether a permutation only moves axes of one element, behind the batch."""
+    x = path.known.shape
+    order = list(range(len(x)))
+    if node.target is aten.permute.default:
+        order = [one % len(x) for one in node.args[1]]
+    else:
+        a, b = node.args[1:]
+        order[a], order[b] = order[b], order[a]
+    moved = [one for one in order if not same(x[one : one + 1], [1])]
+    return order[:1] == [0] and moved == sorted(moved)
+
+
+@_whole(aten.transpose.int)
+def _transpose(node: fx.Node, path: Path) -> None:
+    if not _moves_nothing(node, path):
+        raise Refused("a permutation of axes of several elements")
+    _reshape(node, path)
 
 
 def _linear_of_rows(view: fx.Node, path: Path) -> None:
@@ -596,13 +647,23 @@ def _gate(node: fx.Node, path: Path) -> None:
         gate = operand(gate)
     shapes = {None: [*x[:2], *[1] * (len(x) - 2)], 1: [x[0], 1, *x[2:]]}
     dim = next((dim for dim, shape in shapes.items() if same(value(gate).shape, shape)), 0)
-    if dim == 0 or not same(value(node).shape, x):
+    # Several axes behind the batch, each with its own factors, become the channels for it.
+    axes = next((n for n in range(2, len(x) - 1) if same(value(gate).shape, [*x[: n + 1], *[1] * (len(x) - n - 1)])), 1)
+    if (dim == 0 and axes == 1) or not same(value(node).shape, x):
         raise Refused("a product with a value that is broadcast otherwise than by the channels or positions of samples")
     if value(gate).dtype is not path.dtype or value(node).dtype is not path.dtype:
         raise Refused("an operand of another type")
+    name = f"r{len(path.inputs)}"
     path.inputs.append(gate)
-    of_channels = {} if dim is None else {"dim": dim}
-    path.add({"gate": {"input": f"r{len(path.inputs) - 1}"} | of_channels}, [node])
+    if dim == 0:
+        whole = _numbers(x[1:])
+        channels = math.prod(whole[:axes])
+        path.reshaped[name] = [channels, *[1] * len(whole[axes:])]
+        path.add({"reshape": {"shape": [channels, *whole[axes:]]}}, [])
+        path.add({"gate": {"input": name}}, [])
+        path.add({"reshape": {"shape": whole}}, [node])
+    else:
+        path.add({"gate": {"input": name} | ({} if dim is None else {"dim": dim})}, [node])
 
 
 @_whole(aten.cat.default)
@@ -1301,7 +1362,7 @@ def _softmax_of_view(view: fx.Node, node: fx.Node, path: Path) -> None:
     _share(node, path, range(first, last + 1), [view, node, back[0]])
 
 
-_REDUCTIONS = {
+REDUCTIONS = {
     aten.amax.default: "max",
     aten.max.dim: "max",
     aten.amin.default: "min",
@@ -1312,13 +1373,14 @@ _REDUCTIONS = {
 }
 
 
-def _reduces_to_no_channels(layer: dict[str, Any]) -> bool:
+def reduces_to_no_channels(layer: dict[str, Any]) -> bool:
+    """Whether the channels are reduced away."""
     ((operator, attributes),) = layer.items()
-    is_reduction = operator in _REDUCTIONS.values()
+    is_reduction = operator in REDUCTIONS.values()
     return is_reduction and 1 in attributes["dim"] and not attributes.get("keepdim")
 
 
-@_row(*(one for one in _REDUCTIONS if one is not aten.mean.dim))
+@_row(*(one for one in REDUCTIONS if one is not aten.mean.dim))
 def _reduction(node: fx.Node, path: Path) -> None:
     a, rank = arguments(node), path.known.dim()
     over = [a["dim"]] if isinstance(a["dim"], int) else _numbers(a["dim"] or [])
@@ -1329,7 +1391,7 @@ def _reduction(node: fx.Node, path: Path) -> None:
         raise Refused("a reduction of another type than its input")
     layer = {"dim": over, "keepdim": True} if a["keepdim"] else {"dim": over}
     several = node.target in (aten.max.dim, aten.min.dim)
-    path.add({_REDUCTIONS[node.target]: layer}, [node, _result(node)] if several else [node])
+    path.add({REDUCTIONS[node.target]: layer}, [node, _result(node)] if several else [node])
 
 
 @_whole(*PRODUCTS)

@@ -56,6 +56,9 @@ def simple(*texts, axes=(1, 2, 3)):
 
 def widths(b, mode):
     some = [b.pick(0, 1, 2) for _ in range(2 * b.axes)]
+    if mode == "constant" and b.chance(0.3):
+        some = b.pick([0] * len(some), [0] * len(some), some)
+        return [*some, *b.pick((2, 1), (0, 3), (-1, 0)), *b.pick((), (0, 0), (0, 1))]
     return some if b.chance(0.8) or mode != "constant" else [*some[:-2], -1, 1]
 
 
@@ -98,6 +101,12 @@ def _channels_last(b):
     rank = b.y.dim()
     there, back = [0, *range(2, rank), 1], [0, rank - 1, *range(1, rank - 1)]
     negative = [one - rank for one in there]
+    if b.chance(0.2):
+        # Axes of one element.
+        single = b.pick("y.mean(1, True)", "y.amax((1, -1), True)", "y.unsqueeze(2)[:, :, :, :1]")
+        b.do(f"{single}.permute({b.pick(there, [0, 2, 1, *range(3, rank)])})")
+        b.tail()
+        return
     b.do(f"y.permute({b.pick(there, there, negative, back)})")
     c = b.y.shape[-1]
     for _ in range(b.pick(1, 2)):
@@ -110,6 +119,9 @@ def _channels_last(b):
             b.do(b.pick("F.gelu(y)", "F.relu(y)", "y * 2", "y.contiguous()"))
     b.do(f"y.permute({b.pick(back, back, [one - rank for one in back])})")
     b.tail()
+
+
+draws(aten.transpose.int)(simple("y.unsqueeze(2).transpose(1, 2)", "y.mean(1, True).transpose(-2, 1)", "y.transpose(1, 2)", "y[:1].transpose(0, 1)"))
 
 
 @draws(aten.linear.default)
@@ -174,7 +186,7 @@ def _gate(b):
     b.begin()
     axes = tuple(range(2, b.y.dim()))
     b.do(b.pick("F.relu(y)", "torch.tanh(y)"))
-    over = b.turn(axes, 1, axes[0], (1, *axes))
+    over = b.turn(axes, 1, axes[0], (1, *axes), axes[1:] or axes)
     gate = f"torch.sigmoid({b.pick('y', 'z')}.{b.pick('mean', 'amax')}({over}, keepdim=True))"
     expanded = f"{gate}.expand(y.shape)"
     b.do(b.pick(f"y * {gate}", f"{gate} * y", f"y * {expanded}", f"{expanded} * y", f"{expanded} + y", "y * z"), 0)

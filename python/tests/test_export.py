@@ -187,6 +187,21 @@ class Functional(nn.Module):
         return self.act(y) * 2 - x + self.gamma
 
 
+class Selective(nn.Module):
+    """Parts of selective kernels and of split attention: stacked branches with factors by branch and channel."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(4, 8, 3, padding=1), nn.Conv2d(4, 8, 3, padding=2, dilation=2)
+        self.reduce, self.norm, self.select = nn.Conv2d(8, 4, 1, bias=False), nn.BatchNorm2d(4), nn.Conv2d(4, 16, 1)
+
+    def forward(self, x):
+        y = torch.stack([F.relu(self.first(x)), self.second(x)], 1)
+        z = self.select(F.relu(self.norm(self.reduce(y.sum(1).mean((2, 3), keepdim=True)))))
+        z = z.view(x.shape[0], 1, 2, -1).transpose(1, 2).softmax(1).view(x.shape[0], 2, 8, 1, 1)
+        return (y * z).sum(1)
+
+
 def variants():
     conv = lambda *args, **named: nn.Conv2d(*args, **named)  # noqa: E731
     mobile = nn.Sequential(
@@ -205,7 +220,11 @@ def variants():
     kept = Lambda(lambda self, x: F.pad(self.conv(x), [0] * 4, "replicate").to(torch.float32) + x.repeat(1, 2, 1, 1))
     head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(4), nn.Linear(4, 6))
     known = {"mobile": mobile, "norms": norms, "functional": Functional(), "gated": gated, "pooled": pooled}
-    return known | {"kept": kept, "head": head}
+    # Zeros around channels and features, and the sum of an axis before others that then are channels.
+    padded = Lambda(lambda self, x: F.pad(self.conv(x), [0, 0, 0, 0, 1, 2, 0, 0]) * 2 - F.pad(x, [0, 0, 0, 0, 7, 0]))
+    features = Lambda(lambda self, x: F.pad(self.conv(x).mean((2, 3)), [1, 2]))
+    known |= {"kept": kept, "head": head, "selective": Selective(), "padded": padded, "features": features}
+    return known
 
 
 class Lambda(nn.Module):

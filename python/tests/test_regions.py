@@ -147,6 +147,11 @@ TAKEN = {
         IMAGE,
         ["conv2d relu", "conv2d relu"],
     ),
+    "padding of all axes": (
+        Of(lambda own, x: own.a(F.pad(x, [2, 2, 1, 1, 0, 0, 0, 0])), a=after()),
+        IMAGE,
+        [BEGIN],
+    ),
     "reflect": (
         nn.Sequential(conv(padding=2, padding_mode="reflect"), nn.ReLU()),
         IMAGE,
