@@ -32,7 +32,8 @@ bugs! {
         ping_pong_are_given_by_one_warp, warp_specialized_tiles::ping_pong::<f16>,
             "self.order_barrier(1).init(«WARPGROUP_WARPS»);" => "1";
         ping_pong_wait_for_all_warps_to_free_a_stage, warp_specialized_tiles::ping_pong::<f16>,
-            "let consumer_warps = «self.mainloop.consumer_warps()»;" => "WARPS";
+            "let consumer_warps = «self.mainloop.consumer_warps()»;"
+                => "launch_config::implicit_gemm::sm90::WARPS";
     "parts/pipeline.rs":
         ping_pong_leave_out_rounds_without_a_new_parity, warp_specialized_tiles::ping_pong::<f16>,
             "parity: «self.parity ^ (rounds & pipeline.wraps)»," => "self.parity";
