@@ -24,9 +24,10 @@ use crate::parts::store::{GainAndShift, StoreEpilogue};
 /// neighbouring columns of the output (`shuffled`).
 ///
 /// # Safety
-/// As for [`fn@implicit_gemm_sm90`], without moments. If the input is read in place, `x` is 16-byte aligned
-/// and has `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of the geometry's `k_vectors`. `x`,
-/// `weight`, `gain`, `shift`, `gain_behind`, `shift_behind` and `list` are otherwise as for `implicit_gemm`.
+/// As for [`fn@super::implicit_gemm_sm90`], without moments. If the input is read in place, `x` is 16-byte
+/// aligned and has `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of the geometry's `k_vectors`.
+/// `x`, `weight`, `gain`, `shift`, `gain_behind`, `shift_behind` and `list` are otherwise as for
+/// `implicit_gemm`.
 /// With a shuffle, `y` has the elements that the shuffle describes, and gain and shift have one for each
 /// channel of `y`. Several launches may write the same `y`, each its own elements. The list may then have a
 /// residual: `residual` has the elements of `y`, is 16-byte aligned and does not overlap it.
