@@ -242,7 +242,7 @@ def test_other_permutations_are_no_shuffles(tmp_path, order):
         y = x.reshape(len(x), 2, 2, *x.shape[2:])
         return self.conv(y.transpose(1, 2).reshape(x.shape)) + y.sum((1, 2)).unsqueeze(1)
 
-    for forward, words in ((turned, "that is no shuffle of channels or pixels"), (read_twice, "a permutation other than of the channels to the end")):
+    for forward, words in ((turned, "that is no shuffle of channels or pixels"), (read_twice, "a permutation of axes of several elements")):
         with pytest.raises(convfuse.ExportError, match=words):
             convfuse.export(Lambda(forward), torch.randn(2, 4, 4, 4), tmp_path / "net")
 
@@ -418,7 +418,7 @@ def test_inputs_are_padded(tmp_path, name):
     [
         (around(1, 1, value=2.0), "padding with other values than 0"),
         (around(1, -1), "padding of negative widths"),
-        (lambda self, x: self.conv(F.pad(x, (0, 0, 0, 0, 1, 0))[:, :4]), "padding of the channels or the batch"),
+        (lambda self, x: self.conv(F.pad(x, (0, 0, 0, 1, 1, 0))[:, :4]), "padding of the channels and other axes"),
         (around(1, 1, value=-torch.inf), "no maximum of windows behind it"),
         (lambda self, x: F.max_pool2d(F.pad(self.conv(x), (2, 0, 0, 0), value=-torch.inf), 3), "differs from what a maximum of windows has"),
         (lambda self, x: F.max_pool2d(F.pad(self.conv(x), (0, 1, 0, 1), value=-torch.inf), 3, 3), "differs from what a maximum of windows has"),
