@@ -13,10 +13,6 @@ use xshell::cmd;
 use super::imports::{self, Imports};
 use crate::paths::shell;
 
-/// Imports that may close circles: from paths that begin with the first text to paths that begin with the
-/// second, and the reason.
-const ACCEPTED: &[[&str; 3]] = &[];
-
 /// Workspaces, by their manifests.
 const WORKSPACES: &[&str] = &[
     "Cargo.toml",
@@ -32,15 +28,7 @@ pub(super) fn faults(root: &Path, files: &BTreeMap<String, String>) -> Result<Ve
         imports::collect(root, &target, &mut imports)?;
     }
     imports.retain(|(from, to), _| !from.starts_with(&format!("{}/", module(to))));
-    let found = circles(&imports, ACCEPTED);
-    let mut faults = found.clone();
-    for index in 0..ACCEPTED.len() {
-        let others = [&ACCEPTED[..index], &ACCEPTED[index + 1..]].concat();
-        if circles(&imports, &others) == found {
-            let [from, to, _] = ACCEPTED[index];
-            faults.push(format!("{from}, {to}: an accepted circle that is none"));
-        }
-    }
+    let mut faults = circles(&imports);
     for (file, text) in files.iter().filter(|(file, _)| file.ends_with(".rs")) {
         let order = order(text);
         if !order.is_empty() {
@@ -82,20 +70,12 @@ fn module(file: &str) -> &str {
     folder.unwrap_or(path)
 }
 
-/// Returns the circles among the modules of each folder, except those that accepted imports close.
-fn circles(imports: &Imports, accepted: &[[&str; 3]]) -> Vec<String> {
+/// Returns the circles among the modules of each folder.
+fn circles(imports: &Imports) -> Vec<String> {
     // The imports between the modules of a folder.
     type Edges<'a> = BTreeMap<(&'a str, &'a str), Vec<String>>;
     let mut folders: BTreeMap<String, Edges<'_>> = BTreeMap::new();
     for ((from, to), (line, path)) in imports {
-        // An entry for a folder accepts no circle within the folder.
-        let is_accepted = |[start, end, _]: &[&str; 3]| {
-            let is_within = start.ends_with('/') && to.starts_with(start);
-            from.starts_with(start) && to.starts_with(end) && !is_within
-        };
-        if accepted.iter().any(is_accepted) {
-            continue;
-        }
         let mut segments = module(from).split('/').zip(module(to).split('/'));
         let mut folder = String::new();
         let differing = segments.find(|(from, to)| {
@@ -234,7 +214,7 @@ mod tests {
                 "pub struct Part; pub struct ReExported; use crate::Own;",
             ),
         ]);
-        circles(&imports, &[])
+        circles(&imports)
     }
 
     #[test]
@@ -272,18 +252,6 @@ mod tests {
         assert_eq!(of_low(low), [""; 0]);
         let low = "pub fn f() {} use super::ReExported;";
         assert_eq!(of_low(low).len(), 1);
-    }
-
-    #[test]
-    fn an_accepted_import_closes_no_circle() {
-        let imports = imports_of(&[
-            ("src/lib.rs", "mod a; mod b;"),
-            ("src/a.rs", "pub fn f() { crate::b::g() }"),
-            ("src/b.rs", "pub fn g() { crate::a::f() }"),
-        ]);
-        assert_eq!(circles(&imports, &[]).len(), 1);
-        assert_eq!(circles(&imports, &[["src/a.rs", "src/", ""]]), [""; 0]);
-        assert_eq!(circles(&imports, &[["src/c.rs", "src/", ""]]).len(), 1);
     }
 
     #[test]

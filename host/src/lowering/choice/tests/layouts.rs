@@ -72,18 +72,19 @@ fn exact_products_stay_as_their_inputs() {
 #[test]
 fn half_of_the_products_suffice() {
     let fast = Options::default().precision(Precision::Fast);
-    let is_nhwc = |groups: [usize; 3]| {
+    let is_nhwc = |channels: usize, groups: [usize; 3]| {
         let conv = |at: usize| Layer::conv2d(format!("conv{at}"), 64, 3).padding(1);
         let convs = (0..3).map(|at| Layer::from(conv(at).groups(groups[at])));
         let layers: Vec<Layer> = convs.chain([Layer::adaptive_avg_pool2d(1)]).collect();
-        let graph = Chain::new(16, layers).unwrap();
-        let got = launches(&graph, 16, DType::F16, &fast);
+        let graph = Chain::new(channels, layers).unwrap();
+        let got = launches(&graph, channels, DType::F16, &fast);
         got.iter().any(|of| of.contains("gemm_sm90_m"))
     };
-    // The layers have 16, 64 / groups and 64 / groups multiply-adds per result and tap.
-    assert!(is_nhwc([1, 1, 1]));
-    assert!(is_nhwc([1, 2, 1]));
-    assert!(!is_nhwc([1, 2, 2]));
+    // The layers have `channels`, 64 / groups and 64 / groups multiply-adds per result and tap. Those of one
+    // group are matrix products.
+    assert!(is_nhwc(16, [1, 1, 1]));
+    assert!(is_nhwc(32, [1, 4, 4]));
+    assert!(!is_nhwc(24, [1, 4, 4]));
 }
 
 /// A flatten or reshape at the end of a region reads NCHW.
