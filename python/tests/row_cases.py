@@ -91,6 +91,9 @@ REGIONS = {
     "F.layer_norm(x.flatten(2), (72,))": "",
     "F.layer_norm(x[:, :, 0, 0], (4,), v, b)": "",
     "(g := torch.native_layer_norm(c(x), (9,), z, z, 1e-5))[0] * g[1]": "conv2d",
+    "c(x) + torch.native_batch_norm(x, v, b, m, q, False, 0.1, 0.5)[1].sum()": "conv2d add",
+    "c(x) + torch.native_batch_norm(x, v, b, None, None, True, 0.1, 0.5)[1].sum()": "conv2d add",
+    "c(x) + torch.native_layer_norm(x, (9,), z, z, 1e-5)[1].sum()": "conv2d add",
     # Arithmetic.
     "1.5 - c(x)": "conv2d mul add",
     "torch.sub(c(x), 2, alpha=3)": "conv2d sub",
