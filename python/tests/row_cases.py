@@ -43,6 +43,8 @@ REGIONS = {
     "F.conv2d(F.pad(x, [1, 1, 2, 2], 'reflect'), w, padding=1)": "conv2d",
     "F.conv2d(F.pad(x, [1, 0, 2, 2]), w)": "conv2d",
     "F.conv2d(F.pad(x, [1, 1, 2, 0]), w)": "conv2d",
+    "F.conv2d(F.pad(x, [1, 0, 2, 2], 'reflect'), w)": "conv2d",
+    "F.conv2d(F.pad(x, [1, 1, 2, 0], 'replicate'), w)": "conv2d",
     "F.conv2d(F.pad(x, [-1, -1, -1, -1]), w)": "conv2d",
     "F.conv2d(F.pad(x, [-1, -1, -1, -1]), w, padding=2)": "conv2d",
     "F.conv2d(F.pad(x, [-1, 0]), w, padding=2)": "conv2d",

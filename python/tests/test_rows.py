@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 import torch
@@ -13,8 +13,18 @@ from torch import nn
 from torch.nn import functional as F
 
 import convfuse
+from convfuse import _table
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+ROWS = dict(_table.ROWS)
+
+UNREFUSED = {"_negation", "_gelu", "_prelu"}
+"""Rows that refuse nothing of the expressions that PyTorch itself takes in float32."""
+
+ELSEWHERE = {"_batch_norm_in_training"}
+"""Rows of training, which other tests reach."""
 
 
 class Case(nn.Module):
@@ -75,9 +85,34 @@ def found(texts, laid=lambda one: one, **options):
     return ["; ".join(taken.get(index, [])) for index in range(len(texts))]
 
 
-def test_regions_are_taken_up_to_the_bounds_of_each_row():
+@pytest.fixture
+def reached(monkeypatch):
+    """Counts how often each row took a node, and how often it refused one."""
+    counts = Counter()
+
+    def counted(row):
+        def run(node, path):
+            try:
+                row(node, path)
+            except _table.Refused:
+                counts[row.__name__, "refused"] += 1
+                raise
+            counts[row.__name__, "taken"] += 1
+
+        return run
+
+    for target, row in _table.ROWS.items():
+        monkeypatch.setitem(_table.ROWS, target, counted(row))
+    return counts
+
+
+def test_regions_are_taken_up_to_the_bounds_of_each_row(reached):
+    rows = {row.__name__ for row in ROWS.values()}
     texts = list(REGIONS)
     assert dict(zip(texts, found(texts, choice="all"))) == REGIONS
+    taken, refused = ({row for row in rows if reached[row, what]} for what in ("taken", "refused"))
+    assert rows - taken == ELSEWHERE, "rows without an expression that they take"
+    assert rows - refused == ELSEWHERE | UNREFUSED, "rows without an expression that they refuse"
 
 
 def test_networks_are_taken_up_to_the_bounds_of_each_row():
