@@ -54,6 +54,8 @@ REGIONS = {
     "F.conv2d(F.pad(x[:, :2], [0, 0, 0, 0, 1, 1]), w)": "conv2d",
     "F.conv2d(F.pad(F.pad(x, [1, 1]), [0, 0, 1, 1]), w)": "conv2d",
     "(p := F.pad(x, [1, 1, 1, 1])).sum() + F.conv2d(p, w)": "conv2d add",
+    "F.conv2d(F.pad(F.relu(F.group_norm(x, 2)), [1, 1]), w)": "group_norm relu conv2d",
+    "F.conv2d(F.pad(F.pad(F.relu(F.group_norm(x, 2)), [1, 1]), [0, 0, 1, 1]), w)": "group_norm relu; conv2d",
     "F.pad(c(x), [1, 1, 1, 1])": "conv2d",
     "F.relu(F.pad(c(x), [1, 1, 1, 1]))": "conv2d",
     "F.pad(c(x), [-1, -1, -1, -1]) * 2": "conv2d",
