@@ -19,15 +19,17 @@ use crate::WARP_THREADS;
 /// Values in 16 bytes, the unit of a box's rows.
 const ROW_VALUES: u32 = 4;
 
-/// Limit of the bytes of a staged tile.
-const STAGED_TILE_BYTES: u32 = 6 * 1024;
+/// Limit of the bytes of a staged tile. In a larger one, more values share a fence and waits
+/// (docs/tuning.md).
+const STAGED_TILE_BYTES: u32 = 8 * 1024;
 
 /// The most elements of a box along an axis.
 const MAX_BOX: u32 = 256;
 
-/// Approximate cycles in which a warp converts a K-vector for each of its lanes (docs/tuning.md).
-const ROUND_CYCLES: u64 = 200;
-/// Approximate cycles of a staged tile in addition to its rounds (docs/tuning.md).
+/// Cycles in which a warp converts a K-vector for each of its lanes, less those that epilogues hide
+/// (docs/tuning.md).
+const ROUND_CYCLES: u64 = 120;
+/// The same for a staged tile in addition to its rounds (docs/tuning.md).
 const STAGED_TILE_CYCLES: u64 = 300;
 
 /// Bytes of traffic for each f32 that is reformatted: read, and written as f16.
