@@ -28,6 +28,7 @@ fn conv(input: [usize; 5], weight: [usize; 5], spec: Conv3dSpec) -> ConvGeometry
 }
 
 mod channels_last;
+mod dense_f32;
 mod gemm;
 mod implicit_gemm;
 mod launch;

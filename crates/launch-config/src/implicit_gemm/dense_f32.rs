@@ -13,7 +13,10 @@ use super::sm90::MainloopConfig;
 use super::sm90::block::{HALO_WARPS, MIN_FILTER_STAGES, TARGET_BYTES};
 use super::staged_f32::LAUNCH_CYCLES;
 use super::tile::INSTRUCTION_PIXELS;
-use super::{GemmConfig, GemmDevice, ImplicitGemmGeometry, KVectorStrides, Loader, StagedTiles};
+use super::{
+    GemmConfig, GemmDevice, ImplicitGemmGeometry, K_VECTOR_BYTES, KVectorStrides, Loader,
+    StagedTiles,
+};
 use crate::WARP_THREADS;
 
 /// Values in 16 bytes, the unit of a box's rows.
@@ -26,8 +29,8 @@ const STAGED_TILE_BYTES: u32 = 8 * 1024;
 /// The most elements of a box along an axis.
 const MAX_BOX: u32 = 256;
 
-/// Cycles in which a warp converts a K-vector for each of its lanes, less those that epilogues hide
-/// (docs/tuning.md).
+/// Cycles in which a warp converts a K-vector for each of its lanes. They are fewer than measured, because
+/// producers convert beside epilogues, which the comparison leaves out (docs/tuning.md).
 const ROUND_CYCLES: u64 = 120;
 /// The same for a staged tile in addition to its rounds (docs/tuning.md).
 const STAGED_TILE_CYCLES: u64 = 300;
@@ -152,6 +155,9 @@ impl GemmConfig {
                 ..KVectorStrides::REFORMATTED
             },
             staged_tiles: g.dense_tiles()?,
+            // Staging buffers follow the halo stages, and are targets of boxes.
+            halo_k_vectors: (g.halo_k_vectors)
+                .checked_next_multiple_of(TARGET_BYTES / K_VECTOR_BYTES)?,
             ..*g
         };
         let dense = Self { geometry, ..*self };
