@@ -88,26 +88,26 @@ bugs! {
         conversion_records_the_magnitudes_of_one_block, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
             "«thread::block_idx_x() - work.first_work_tile * (recorded / HALO_WARPS)»;" => "0";
     "fused/implicit_gemm/sm90/dense_f32.rs":
-        dense_tiles_have_the_rows_of_the_first, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+        dense_tiles_have_the_rows_of_the_first, implicit_gemm_channels_last::dense_has_same_bits,
             "store_vec(entry, [0, «row», d," => "0";
-        dense_tiles_have_the_channels_of_the_first_plane, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+        dense_tiles_have_the_channels_of_the_first_plane, implicit_gemm_channels_last::dense_has_same_bits,
             "«plane * g.k_vector_channels»]);" => "0";
-        dense_tiles_are_in_the_place_of_the_first_plane, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+        dense_tiles_are_in_the_place_of_the_first_plane, implicit_gemm_channels_last::dense_has_same_bits,
             "let k_vector = «plane * g.halo_k_vectors»" => "0";
-        dense_tiles_go_beyond_the_slice, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+        dense_tiles_go_beyond_the_slice, implicit_gemm_channels_last::dense_has_same_bits,
             "let k_vectors = «rows.min(g.slice_rows() - row)» * of_slice_row;" => "rows";
-        dense_strips_have_the_same_columns, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+        dense_strips_have_the_same_columns, implicit_gemm_channels_last::dense_has_same_bits,
             "let column = («strip * OCTET_PIXELS + column»)" => "column";
-        dense_columns_ignore_the_stride_phase, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+        dense_columns_ignore_the_stride_phase, implicit_gemm_channels_last::dense_has_same_bits,
             "* g.conv.stride_w + «stride_phase»;" => "0";
-        dense_k_vectors_hold_one_column, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+        dense_k_vectors_hold_one_column, implicit_gemm_channels_last::dense_has_same_bits,
             "+ «column * g.conv.dilation_w»;" => "0";
-        dense_groups_read_the_channels_of_the_first, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+        dense_groups_read_the_channels_of_the_first, implicit_gemm_channels_last::dense_has_same_bits,
             "let channel = «work.group * conv.group_c» + first_plane" => "0";
-        dense_largest_magnitudes_are_not_found, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+        dense_largest_magnitudes_are_not_found, implicit_gemm_channels_last::dense_has_same_bits,
             "largest = «largest.max(math::abs(low)).max(math::abs(high))»;" => "largest";
     "fused/implicit_gemm/sm90/results.rs":
-        dense_nan_is_left_to_a_launch_that_does_not_come, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
+        dense_nan_is_left_to_a_launch_that_does_not_come, implicit_gemm_channels_last::dense_has_same_bits,
             "«self.output.scales.are_exceeded(&work, work_tile)»" => "true";
     "fused/implicit_gemm/sm90/memory.rs":
         tiles_have_the_coordinates_of_any_other, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,

@@ -249,6 +249,8 @@ tests! {
         checks::implicit_gemm_channels_last::same_bits_as_reformatted::<f16>;
     implicit_gemm_gives_the_same_bits_on_nhwc_halo_tiles_with_scales:
         checks::implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>;
+    dense_f32_has_the_bits_of_a_reformatted_one:
+        checks::implicit_gemm_channels_last::dense_has_same_bits;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<f16>
             => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<bf16>;

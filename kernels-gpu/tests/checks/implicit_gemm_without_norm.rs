@@ -29,8 +29,8 @@ fn table() -> [Row; 18] {
         [2, 20, 6], [1, 7, 11], [1, 3, 3], padding([0, 1, 0]), dilation([1, 1, 2]), groups(2), batch_norm();
         // Depth; planes of a K block left over; a function alone.
         [1, 37, 19], [3, 5, 7], [2, 3, 3], padding([1, 0, 1]), leaky_relu(0.25);
-        // A stride of the depth that is not its dilation.
-        [1, 3, 9], [6, 3, 9], [2, 1, 3], stride([2, 1, 1]), dilation([3, 1, 1]);
+        // A stride of the depth that is not its dilation; bounds.
+        [1, 3, 9], [6, 3, 9], [2, 1, 3], stride([2, 1, 1]), dilation([3, 1, 1]), clamp(-0.25, 0.5);
         // A promoted sum of parts.
         [1, 130, 3], [1, 3, 6], [1, 2, 3], padding([0, 1, 1]);
         // A depth that no tile covers.
@@ -53,7 +53,7 @@ fn table() -> [Row; 18] {
         // One MMA step less in a K block than an MMA batch has.
         [1, 64, 40], [1, 9, 31], [1, 1, 1], padding([0, 1, 0]), leaky_relu(0.25);
         // More filters than are resident, in several K blocks.
-        [1, 136, 72], [1, 6, 10], [1, 3, 3], padding([0, 1, 1]), clamp(-0.25, 0.5);
+        [1, 136, 72], [1, 6, 10], [1, 3, 3], padding([0, 1, 1]);
         // Output rows of several runs each, with any alignment.
         [1, 16, 20], [1, 2, 301], [1, 1, 3], relu();
         // Runs from which a warp takes few values at a time.
