@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
-use cuda_builder::{Shipment, ShippedHeader, machine_code_archive, ptx_archive};
+use cuda_builder::{Shipment, ShippedHeader, split};
 use kernel_archive::{Archive, Entry};
 
 use crate::compiled::compile;
@@ -73,7 +73,14 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         );
         return Ok(());
     }
-    compare(&set.ptx_path(), &ptx_archive(&compiled.modules)?)?;
+    let mut ptx = Known::new();
+    for (arch, module) in &compiled.modules {
+        for kernel in split(&module.ptx)? {
+            let key = (kernel.name.clone(), arch.to_string(), kernel.hash());
+            ptx.insert(key, kernel.ptx.into_bytes());
+        }
+    }
+    compare(&set.ptx_path(), &ptx)?;
     if have.assembler != want.assembler {
         println!(
             "{shown}: machine code not compared, it is from {}, here is {}",
@@ -81,35 +88,37 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         );
         return Ok(());
     }
-    let machine_code = machine_code_archive(&assembled.machine_code)?;
-    compare(&set.machine_code_path(), &machine_code)
+    let code = assembled.machine_code.into_iter();
+    let code = code.map(|code| {
+        (
+            (code.kernel, code.arch.to_string(), code.source),
+            code.bytes,
+        )
+    });
+    compare(&set.machine_code_path(), &code.collect())
 }
 
-/// Fails if a file differs from the fresh archive.
-fn compare(path: &Path, fresh: &[u8]) -> Result<()> {
+/// Fails if a file's kernels differ from the fresh ones.
+fn compare(path: &Path, fresh: &Known) -> Result<()> {
     let shown = path.display();
-    let file = fs::read(path)?;
-    if file == fresh {
+    let shipped = content(&fs::read(path)?)?;
+    if shipped == *fresh {
         println!("{shown}: fresh, all bytes compared");
         return Ok(());
     }
-    let (have, want) = (content(&file)?, content(fresh)?);
-    let differs = |key: &&Key| have.get(key) != want.get(key);
-    let differ: BTreeSet<&Key> = have.keys().chain(want.keys()).filter(differs).collect();
+    let differs = |key: &&Key| shipped.get(key) != fresh.get(key);
+    let differ: BTreeSet<&Key> = shipped.keys().chain(fresh.keys()).filter(differs).collect();
     let names: BTreeSet<String> = (differ.iter())
         .map(|(kernel, arch, _)| format!("{kernel} {arch}"))
         .collect();
-    let names = match Vec::from_iter(names).join(", ") {
-        none if none.is_empty() => "the same kernels, compressed otherwise".to_owned(),
-        names => names,
-    };
+    let names = Vec::from_iter(names).join(", ");
     bail!(
         "{shown}: differs from what the same programs make of the same sources (a dependency may have changed); \
          run `cargo xtask ptx`: {names}"
     )
 }
 
-/// The machine code of the kernels in an archive.
+/// The kernels of an archive.
 fn content(file: &[u8]) -> Result<Known> {
     let archive = Archive::open(file)?;
     let kernel = |entry: &Entry| {
