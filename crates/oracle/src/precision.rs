@@ -24,6 +24,8 @@ pub struct Precision {
     /// The error of pointwise functions with exponentials beyond that of their arithmetic, relative to the
     /// result.
     pub functions: f64,
+    /// The largest result of these functions that may be 0 instead.
+    pub functions_underflow: f64,
     /// Unit roundoff of the storage format of tensors; 0 if it is the arithmetic's own format.
     pub storage: f64,
     /// Half of the storage format's smallest positive number: the error of rounding to 0.
@@ -39,6 +41,8 @@ const F32_UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 const TF32_UNIT: f64 = 1.0 / (1u64 << 11) as f64;
 /// The error of functions of 16-bit values, and of products in 11 bits.
 const COARSE: f64 = 1.0 / (1u64 << 16) as f64;
+/// `2^-119`.
+const COARSE_UNDERFLOW: f64 = 128.0 * f32::MIN_POSITIVE as f64;
 /// The largest truncation error of 17 addends, each truncated two bits below the last bit of the largest,
 /// and of their sum: see `cuda_std::mma`.
 const CUT: f64 = 5.25 / (1u64 << 23) as f64;
@@ -60,6 +64,7 @@ impl Precision {
         factors_of_largest: 1.0 / (1u64 << 33) as f64,
         arithmetic: F32_UNIT,
         functions: 0.0,
+        functions_underflow: 0.0,
         storage: 0.0,
         // Subnormal numbers may be flushed to zero.
         underflow: f32::MIN_POSITIVE as f64,
@@ -91,6 +96,7 @@ impl Precision {
         cut: CUT,
         factors: 2.0 * TF32_UNIT,
         functions: COARSE,
+        functions_underflow: COARSE_UNDERFLOW,
         ..Self::F32
     };
 
@@ -101,6 +107,7 @@ impl Precision {
         factors_underflow: 0.0,
         factors_of_largest: 0.0,
         functions: COARSE,
+        functions_underflow: COARSE_UNDERFLOW,
         storage: TF32_UNIT,
         underflow: 1.0 / (1u64 << 25) as f64,
         largest: 65504.0,
@@ -113,6 +120,7 @@ impl Precision {
         factors_underflow: 0.0,
         factors_of_largest: 0.0,
         functions: COARSE,
+        functions_underflow: COARSE_UNDERFLOW,
         storage: 1.0 / (1u64 << 8) as f64,
         ..Self::F32
     };
@@ -127,6 +135,7 @@ impl Precision {
         factors_of_largest: 0.0,
         arithmetic: f64::EPSILON,
         functions: 0.0,
+        functions_underflow: 0.0,
         storage: 0.0,
         underflow: f64::MIN_POSITIVE,
         largest: f64::MAX,

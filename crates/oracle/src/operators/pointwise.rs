@@ -90,7 +90,7 @@ impl Operator for PointwiseProblem {
         let &Given { x, y, .. } = of;
         let unit = chained(16) * precision.arithmetic + precision.functions;
         // The passed-on error, and the rounding of a value with this error.
-        let smooth = |t: f64, y: &f64| t + unit * (y.abs() + t);
+        let smooth = |t: f64, y: &f64| t + unit * (y.abs() + t) + precision.functions_underflow;
         Zip::from(&mut t)
             .and(x)
             .and(y)
@@ -176,6 +176,7 @@ impl Operator for PointwiseProblem {
                     }
                     // Far below 0, `y` is 0 and the product may be infinite.
                     *t += (1.0 + product.abs().min(1e3)) * unit * (y.abs() + *t);
+                    *t += precision.functions_underflow;
                 }
                 _ => unreachable!("{UNKNOWN}"),
             });
