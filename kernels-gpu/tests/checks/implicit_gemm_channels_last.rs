@@ -115,10 +115,13 @@ fn config_of<F: Operand>(conv: &Convolution, split_k: u32) -> GemmConfig {
     config
 }
 
-/// Checks all rows of channels-last inputs, with and without a norm, also on non-finite values.
+/// Checks all rows, with and without a norm, also on non-finite values. For f32, [`dense_has_same_bits`] has
+/// the rows of dense inputs.
 pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
+    let dense = F::OPERANDS.is_stored().then(dense_table);
+    let rows = table().into_iter().chain(dense.into_iter().flatten());
     let mut strips = BTreeSet::new();
-    for (number, row) in table().into_iter().enumerate() {
+    for (number, row) in rows.enumerate() {
         let mut conv = Convolution::new::<F::Stored>(row);
         let config = config_of::<F>(&conv, row.split_k);
         if number == 1 {

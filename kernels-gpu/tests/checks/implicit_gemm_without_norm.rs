@@ -53,7 +53,7 @@ fn table() -> [Row; 18] {
         // One MMA step less in a K block than an MMA batch has.
         [1, 64, 40], [1, 9, 31], [1, 1, 1], padding([0, 1, 0]), leaky_relu(0.25);
         // More filters than are resident, in several K blocks.
-        [1, 136, 72], [1, 6, 10], [1, 3, 3], padding([0, 1, 1]);
+        [1, 136, 72], [1, 6, 10], [1, 3, 3], padding([0, 1, 1]), clamp(-0.25, 0.5);
         // Output rows of several runs each, with any alignment.
         [1, 16, 20], [1, 2, 301], [1, 1, 3], relu();
         // Runs from which a warp takes few values at a time.
